@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from core.errors import SlipwayError, UsageError, suggestion
+from core.errors import SlipwayError, UsageError
 from core.formats.bundle import Bundle
 from core.paths import command, folder_of_commands
 from core.plain import plain
@@ -144,13 +144,13 @@ def slipway_deploy(slipway_device: Device, request: pytest.FixtureRequest) -> De
     def call(what: str | Path, scheme: str = "fp32", engine: str = "", check: bool = True, **options: Any) -> Result:
         listeners = [*options.pop("listeners", []), partial(_heard, say)]
         try:
-            settings = settings_of({"wait": request.config.getoption("--device-wait"), **options})
+            settings = Settings(**{"wait": request.config.getoption("--device-wait"), **options})
             program = exported(what, scheme, say)  # first: it ends at once if PyTorch's wheel is missing
             bundle = built(slipway_device.target, engine, say)
             result = deploy(slipway_device, bundle, program, settings, listeners=listeners)
             if check:
                 result.check()
-        except SlipwayError as error:
+        except (SlipwayError, ValidationError) as error:
             failed = str(error)
         else:
             failed = ""
@@ -163,26 +163,6 @@ def slipway_deploy(slipway_device: Device, request: pytest.FixtureRequest) -> De
         return result
 
     return call
-
-
-def settings_of(options: dict[str, Any]) -> Settings:
-    """The settings with these values.
-
-    Raises:
-        UsageError: there is no such setting, or a value is not one of it.
-    """
-    try:
-        return Settings(**options)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(map(str, first["loc"]))
-        known = f"{suggestion(name, Settings.model_fields)}it has {', '.join(Settings.model_fields)}"
-        raise UsageError(
-            f"slipway_deploy does not take {name}={first['input']!r}.",
-            known if first["type"] == "extra_forbidden" else first["msg"],
-            "correct the test; docs/matrix.md lists what slipway_deploy takes",
-            [name],
-        ) from error
 
 
 @pytest.fixture

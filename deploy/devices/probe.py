@@ -137,9 +137,9 @@ def parse(text: str) -> DeviceFacts:
         board=_phone(properties) or _first(parts, "board"),
         cpu=_cpu(cpuinfo) or mac.get("machdep.cpu.brand_string", ""),
         cpu_features=tuple((cpuinfo.get("flags") or cpuinfo.get("Features") or "").split()),
-        cores=_count(_first(parts, "online")) or _integer(_first(parts, "cores")) or 1,
+        cores=_count(_first(parts, "online")) or natural(_first(parts, "cores"), _MOST) or 1,
         android=properties.get("ro.build.version.release", ""),
-        api_level=_integer(properties.get("ro.build.version.sdk", "")),
+        api_level=natural(properties.get("ro.build.version.sdk", ""), _MOST),
         abis=_abis(properties),
         memory_total=memory.get("MemTotal", 0) or natural(mac.get("hw.memsize", ""), 1 << 60) or 0,
         memory_available=memory.get("MemAvailable", memory.get("MemFree", 0)),
@@ -185,10 +185,6 @@ def _first(parts: _Parts, name: str) -> str:
     return next(iter(parts[name]), "")
 
 
-def _integer(text: str) -> int | None:
-    return natural(text, _MOST)
-
-
 def _newest(lines: list[str], pattern: str) -> str:
     """The highest version that ``pattern`` finds: in symbol names, a file's name, or the loader's output."""
     found = {version for line in lines for version in re.findall(pattern, line)}
@@ -228,10 +224,7 @@ def _cpu(info: dict[str, str]) -> str:
 
 def _free(line: str) -> int | None:
     fields = line.split()
-    try:
-        kibibytes = natural(fields[-3], _MOST)
-    except IndexError:
-        return None
+    kibibytes = natural(fields[-3], _MOST) if len(fields) >= 3 else None
     return None if kibibytes is None else kibibytes * 1024
 
 

@@ -7,6 +7,7 @@ process for each. What is found is printed as a table, and written as JSON.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import tempfile
@@ -156,8 +157,6 @@ def _loses_little(one: Row, by: str) -> bool:
 
 
 Array = Any
-Outputs = Sequence[Array]
-"""The outputs of one execution."""
 
 
 def _pair(got: Array, want: Array) -> tuple[Array, Array]:
@@ -296,12 +295,10 @@ def compare(
     """
     labelled = samples.labelled
     floats = [[widened(file) for file in one.wanted] for one in samples.each]
-    references: dict[int, Accuracy] = {}
 
+    @functools.cache
     def floating(count: int) -> Accuracy:
-        if count not in references:
-            references[count] = accuracy(floats[:count], samples.each[:count], labelled, metric)
-        return references[count]
+        return accuracy(floats[:count], samples.each[:count], labelled, metric)
 
     reference = floating(len(floats))
     rows: list[Row] = []
@@ -395,7 +392,6 @@ def _outputs(made: Made, samples: Sequence[Sample], done: Callable[[], None]) ->
         SlipwayError: of the class that names the failure; see ``docs/deploy.md``.
     """
     device, bundle, settings = made.device, made.bundle, made.settings.model_copy(update=ONCE)
-    steps = Steps([])
     found: list[list[Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         job, needs = prepared(bundle, made.path, settings)
@@ -403,15 +399,11 @@ def _outputs(made: Made, samples: Sequence[Sample], done: Callable[[], None]) ->
         program = job.program
         job = replace(job, cases=tuple(_case(program, sample, Path(folder)) for sample in samples))
         seconds = (settings.timeout or device.timeout) * max(1, len(samples) / _PATIENCE)
+        patient = settings.model_copy(update={"timeout": seconds})
         connected(
-            device,
-            seconds,
-            settings.retries,
-            steps,
-            lambda deadline, transport: _Sampling(device, bundle, job, needs, steps, deadline, transport),
+            device, bundle, job, needs, Steps(), patient, lambda _: _Sampling,
             lambda session, _attempt: session.all_of(settings, found, done),
-            wait=settings.wait,
-        )
+        )  # fmt: skip
     return found
 
 

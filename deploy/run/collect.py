@@ -11,6 +11,7 @@ import json
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -112,24 +113,20 @@ def fetch(
 
 def compare_all(answer: runner.RunnerResult, folder: Path, case: Sized) -> tuple[Comparison, ...]:
     """Every output in ``folder`` against its reference; an output or reference without the other differs too."""
-    references, tolerances = case.references, case.tolerances
     rows: list[Comparison] = []
-    count = len(answer.outputs)
-    for index in range(max(count, len(references))):
-        name = f"{runner.OUTPUT}{index}"
+    outputs = range(len(answer.outputs))
+    for index, reference, tolerance in zip_longest(outputs, case.references, case.tolerances[: len(case.references)]):
+        name = f"{runner.OUTPUT}{len(rows)}"
         got = folder / f"{name}.npy"
-        if index >= count:
-            rows.append(
-                Comparison(name=name, dtype="", shape=(), verdict="differs", why="the run did not give this output")
-            )
-        elif index < len(references):
-            tolerance = tolerances[index] if index < len(tolerances) else None
-            rows.append(compare.compare(name, got, references[index], tolerance))
-        elif references:
-            extra = {"verdict": "differs", "why": "the reference does not have this output"}
-            rows.append(compare.unreferenced(name, got).model_copy(update=extra))
+        if index is None:
+            why = "the run did not give this output"
+            rows.append(Comparison(name=name, dtype="", shape=(), verdict="differs", why=why))
+        elif reference is not None:
+            rows.append(compare.compare(name, got, reference, tolerance))
         else:
-            rows.append(compare.unreferenced(name, got))
+            why = "the reference does not have this output" if case.references else ""
+            extra = {"verdict": "differs", "why": why} if why else {}
+            rows.append(compare.unreferenced(name, got).model_copy(update=extra))
     return tuple(rows)
 
 

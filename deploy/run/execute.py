@@ -8,11 +8,11 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.errors import DeviceBusyError, PreflightError, UsageError
+from core.errors import PreflightError, UsageError
 from core.files import sha256_file
 from core.formats.bundle import Needs
 from deploy.devices.facts import DeviceFacts
@@ -54,7 +54,6 @@ def execute(
     arguments: Sequence[str] = (),
     files: Sequence[Path] = (),
     timeout: float = 0,
-    progress: Callable[[int], None] = lambda _: None,
     say: Callable[[str], None] = lambda _: None,
 ) -> Executed:
     """Lock ``device`` and run ``executable`` on it, in a folder of its own, which is removed afterwards.
@@ -72,7 +71,6 @@ def execute(
     target = target_of(device, executable)
     ready(device, target)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_busy_with_timeout())
         held = stack.enter_context(borrowed(device, timeout or device.timeout, say))
         deadline = Deadline.after(timeout or device.timeout)
         transport = stack.enter_context(open_device(held, deadline))
@@ -81,7 +79,7 @@ def execute(
         facts = machine.facts(probe(transport, device_root(device), needs, deadline), needs)
         check(executable, needs, facts, device.name)
         with Store(transport, facts.root) as store:
-            sent = _upload(store, blobs, deadline, progress)
+            sent = _upload(store, blobs, deadline)
             words = [f"{store.run_folder}/{executable.name}", *arguments]
             begun = time.monotonic()
             done = run(
@@ -97,16 +95,6 @@ def execute(
             took = round(time.monotonic() - begun, 3)
     argv = (executable.name, *arguments)
     return Executed(device.name, argv, done.code, done.stdout, done.stderr, took, sent)
-
-
-@contextlib.contextmanager
-def _busy_with_timeout() -> Iterator[None]:
-    """A busy device is waited for until the timeout: there is no ``wait`` that could be longer."""
-    try:
-        yield
-    except DeviceBusyError as error:
-        hint = error.hint.replace("_WAIT", "_TIMEOUT")
-        raise DeviceBusyError(error.what, error.cause, hint, error.names) from error
 
 
 def split(text: str) -> list[str]:
@@ -190,7 +178,7 @@ def check(executable: Path, needs: Needs | None, facts: DeviceFacts, name: str) 
         )
 
 
-def _upload(store: Store, blobs: dict[str, Blob], deadline: Deadline, progress: Callable[[int], None]) -> int:
+def _upload(store: Store, blobs: dict[str, Blob], deadline: Deadline) -> int:
     names = [f"store/{blob.sha256}" for blob in blobs.values()]
     survey = store.open(names, deadline, wait=deadline.left(), make=True) or Survey()
     if survey.stale:
@@ -200,6 +188,6 @@ def _upload(store: Store, blobs: dict[str, Blob], deadline: Deadline, progress: 
     whole = {digest for digest, _ in store.verify(there, deadline).values()} if there else set()
     missing = {blob.sha256: blob for blob in blobs.values() if blob.sha256 not in whole}
     if missing:
-        store.upload(missing.values(), progress, deadline)
+        store.upload(missing.values(), lambda _: None, deadline)
     store.arrange(f"runs/{store.owner}", blobs, deadline)
     return sum(blob.size for blob in missing.values())

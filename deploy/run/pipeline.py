@@ -34,27 +34,23 @@ _Found = TypeVar("_Found")
 
 def connected(
     device: Device,
-    seconds: float,
-    retries: int,
+    bundle: Bundle,
+    job: Job,
+    needs: ProgramNeeds,
     steps: Steps,
-    session: Callable[[Deadline, Transport], _Session],
+    settings: Settings,
+    kind: Callable[[Transport], type[_Session]],
     work: Callable[[_Session, int], _Found],
-    target: str = "",
-    wait: float = 0.0,
 ) -> _Found:
     """Connect to ``device`` and do ``work``; again after transient errors.
 
-    A lab's device is held all the time.
+    A lab's device is held all the time. The settings' seconds are for all attempts together. They count from the first
+    connection: starting a virtual device and waiting for a lab's are not among them, and a session may move its
+    deadline while it waits for another one's end.
 
     Args:
-        seconds: for all attempts together. They count from the first connection: starting a virtual device, waiting
-            for a lab's are not among them, and a session may move its deadline while it waits
-            for another one's end.
-        retries: attempts after the first.
-        session: makes the session of a connection.
+        kind: gives the class of a connection's session.
         work: called with the session and the number of the attempt, from 1.
-        target: the bundle's, which an emulated device is prepared for; empty: the device's own.
-        wait: seconds to wait for a lab's device that others use.
 
     Raises:
         SlipwayError: the last attempt's.
@@ -68,12 +64,12 @@ def connected(
         attempts += 1
         with steps.step("connect", f"connecting to {device.name}"):
             if held is None:
-                ready(device, target)
-                held = stack.enter_context(borrowed(device, wait, note))
-                deadline = Deadline.after(seconds)
+                ready(device, bundle.manifest.target)
+                held = stack.enter_context(borrowed(device, settings.wait, note))
+                deadline = Deadline.after(settings.timeout or device.timeout)
             transport = open_device(held, deadline)
         with transport:
-            one = session(deadline, transport)
+            one = kind(transport)(device, bundle, job, needs, steps, deadline, transport)
             try:
                 return work(one, attempts)
             finally:
@@ -89,7 +85,7 @@ def connected(
         return deadline.left()  # of this connection: an attempt may make another
 
     with contextlib.ExitStack() as stack:
-        found: _Found = retrying(retries, left, on_retry)(attempt)
+        found: _Found = retrying(settings.retries, left, on_retry)(attempt)
         return found
 
 
@@ -142,19 +138,11 @@ def deploy(
     with steps.step("describe", "reading the program"):
         job, needs = prepared(bundle, path, settings, compute)
 
-    def session(deadline: Deadline, transport: Transport) -> Session:
-        kind = Session
-        if not transport.posix:
-            from deploy.run.windows import WindowsSession as kind  # noqa: N813 - a class, too
-        return kind(device, bundle, job, needs, steps, deadline, transport)
+    def kind(transport: Transport) -> type[Session]:
+        from deploy.run.windows import WindowsSession
+
+        return Session if transport.posix else WindowsSession
 
     return connected(
-        device,
-        settings.timeout or device.timeout,
-        settings.retries,
-        steps,
-        session,
-        lambda session, attempt: session.go(settings, attempt),
-        bundle.manifest.target,
-        settings.wait,
+        device, bundle, job, needs, steps, settings, kind, lambda session, attempt: session.go(settings, attempt)
     )

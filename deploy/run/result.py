@@ -15,7 +15,7 @@ from core.files import write_atomic
 from core.paths import results_dir
 from deploy.devices.conditions import Conditions
 from deploy.devices.facts import DeviceFacts
-from deploy.run.compare import Comparison
+from deploy.run.compare import Comparison, Verdict
 from deploy.run.preflight import Finding
 from deploy.run.runner import RunnerResult
 from deploy.store.vouch import Vouched
@@ -131,7 +131,7 @@ class Result(_Model):
     """The five likeliest on the device, of a program whose outputs have names."""
     picture: str = ""
     """What they were seen in."""
-    verdict: Literal["identical", "agrees", "differs", "no reference"]
+    verdict: Verdict
     seconds: dict[str, float]
     """Wall time of each step."""
     files: tuple[str, ...] = ()
@@ -187,14 +187,12 @@ def tolerance_text(output: Comparison) -> str:
     return f"{allowed.atol:g}{relative}"
 
 
-def overall(outputs: tuple[Comparison, ...]) -> Literal["identical", "agrees", "differs", "no reference"]:
+_WORST_FIRST: tuple[Verdict, ...] = ("differs", "no reference", "agrees", "identical")
+
+
+def overall(outputs: tuple[Comparison, ...]) -> Verdict:
     """The verdict over all outputs: the worst."""
-    found = {output.verdict for output in outputs}
-    if "differs" in found:
-        return "differs"
-    if "no reference" in found or not found:
-        return "no reference"
-    return "agrees" if "agrees" in found else "identical"
+    return min((output.verdict for output in outputs), key=_WORST_FIRST.index, default="no reference")
 
 
 def result_key(device: str, program: str, engine: str) -> str:

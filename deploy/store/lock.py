@@ -15,6 +15,7 @@ import os
 import random
 import re
 import secrets
+import shlex
 import socket
 import threading
 import time
@@ -25,7 +26,7 @@ from core.errors import DeviceBusyError, DeviceFullError, SlipwayError, Transfer
 from core.plain import one_line, says
 from deploy.devices.probe import END, new_id, parse, refusal
 from deploy.scripts import script
-from deploy.transport.base import Channel, Transport, is_full, quoted
+from deploy.transport.base import Channel, Transport, is_full
 from deploy.transport.deadline import Deadline
 from deploy.transport.hearing import ANSWER
 
@@ -109,7 +110,7 @@ class DeviceLock:
 
     def fits(self, names: Sequence[str], question: Sequence[str]) -> bool:
         """Whether the device accepts a command as long as that of `attempt` with a question."""
-        return len(quoted(self._words(names, False, question)).encode()) <= self._transport.longest
+        return len(shlex.join(self._words(names, False, question)).encode()) <= self._transport.longest
 
     def check(self) -> None:
         """Check that the lock is still ours.
@@ -246,7 +247,7 @@ class DeviceLock:
         return DeviceBusyError(
             f"{self._transport.name} is in use by {by}.",
             f"waited for {wait:.0f} s" if wait else "one deploy at a time may use a device",
-            "the same command with a longer INVOKE_SLIPWAY_WAIT=SECONDS",
+            "a longer INVOKE_SLIPWAY_WAIT=SECONDS, for devices.run INVOKE_SLIPWAY_TIMEOUT=SECONDS",
             (by,),
         )
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import shlex
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -387,11 +386,6 @@ def marked(argv: Sequence[str]) -> list[str]:
     if list(argv[:2]) == ["sh", "-c"]:
         return ["sh", "-c", says + argv[2], *argv[3:]]
     return ["sh", "-c", f'{says}exec "$@"', "slipway", *argv]
-
-
-def quoted(argv: Sequence[str]) -> str:
-    """``argv`` as one line for a remote login shell."""
-    return shlex.join(argv)
 
 
 class MacTransport(Transport):

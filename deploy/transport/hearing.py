@@ -94,19 +94,12 @@ class Heard:
 
 def too_much(name: str, limit: int, doing: str = "") -> AnswerError:
     """The error for a device that says more than it may."""
+    most = f"{limit >> 20} MiB" if limit >> 20 else f"{limit >> 10} KiB"
     return AnswerError(
-        f"{name} printed more than {amount(limit)}{f' while {doing}' if doing else ''}.",
+        f"{name} printed more than {most}{f' while {doing}' if doing else ''}.",
         "a program there prints without end, or it is not the device that it should be; what ran was ended",
         "see what its login and its programs print: ./inv devices.list names it",
     )
-
-
-def amount(count: int) -> str:
-    """Bytes in binary units where they are round."""
-    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if count >= size and count % size == 0:
-            return f"{count // size} {unit}"
-    return f"{count:,} bytes"
 
 
 @contextlib.contextmanager

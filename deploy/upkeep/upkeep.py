@@ -21,6 +21,9 @@ from deploy.store.vouch import Records
 from deploy.transport.base import Transport
 from deploy.transport.deadline import Deadline
 
+_WAIT = 60.0
+"""Seconds to wait for a device that others use."""
+
 
 @dataclass(frozen=True)
 class Rolled:
@@ -84,22 +87,22 @@ def rollback_bundle(transport: Transport, store: Store, key: str, deadline: Dead
 
 
 @contextmanager
-def _opened(device: Device, wait: float) -> Iterator[tuple[Transport, Store, Survey, Deadline]]:
+def _opened(device: Device) -> Iterator[tuple[Transport, Store, Survey, Deadline]]:
     """The device's store, locked.
 
     Raises:
-        ConfigError: the device has no store. DeviceBusyError: see ``wait`` (s).
+        ConfigError: the device has no store. DeviceBusyError: others use it.
     """
     ready(device)
     with (
-        borrowed(device, wait, console.note) as held,
+        borrowed(device, _WAIT, console.note) as held,
         open_device(held, Deadline.after(device.timeout)) as transport,
     ):
         deadline = Deadline.after(device.timeout)
         facts = probe(transport, device_root(device), None, deadline)
         with Store(transport, facts.root) as store:
             # The lock holds for what follows, too.
-            survey = store.open([], Deadline.after(2 * device.timeout + wait), wait=wait)
+            survey = store.open([], Deadline.after(2 * device.timeout + _WAIT), wait=_WAIT)
             if survey is None:
                 raise ConfigError(
                     f"{device.name} has no store in {facts.root}.",
@@ -109,7 +112,7 @@ def _opened(device: Device, wait: float) -> Iterator[tuple[Transport, Store, Sur
             yield transport, store, survey, Deadline.after(device.timeout)
 
 
-def rollback(device: Device, bundle: str = "", wait: float = 60.0) -> Rolled:
+def rollback(device: Device, bundle: str = "") -> Rolled:
     """Roll back to the previous bundle.
 
     Args:
@@ -118,7 +121,7 @@ def rollback(device: Device, bundle: str = "", wait: float = 60.0) -> Rolled:
     Raises:
         ConfigError: nothing to go back to, or several that could be meant. BundleError: it is damaged.
     """
-    with _opened(device, wait) as (transport, store, survey, deadline):
+    with _opened(device) as (transport, store, survey, deadline):
         keys = [key for key in survey.current if bundle in ("", key)]
         if len(keys) != 1:
             raise ConfigError(
@@ -130,15 +133,15 @@ def rollback(device: Device, bundle: str = "", wait: float = 60.0) -> Rolled:
         return rollback_bundle(transport, store, keys[0], deadline)
 
 
-def verify(device: Device, wait: float = 60.0) -> Checked:
+def verify(device: Device) -> Checked:
     """Compute the digest of every file in the device's store, and record the good ones for later deploys.
 
     Only packed weights are removed: a deploy verifies the other files itself and uploads damaged ones again.
 
     Raises:
-        ConfigError: there is no store. DeviceBusyError: see ``wait`` (s). SlipwayError: what connecting raises.
+        ConfigError: there is no store. DeviceBusyError: others use it. SlipwayError: what connecting raises.
     """
-    with _opened(device, wait) as (transport, store, _, deadline):
+    with _opened(device) as (transport, store, _, deadline):
         listing = gc.listed(transport, store, deadline)
         blobs = {f"store/{name}": name for name in listing.blobs if re.fullmatch(r"[0-9a-f]{64}", name)}
         expected = {**blobs, **listing.files}
@@ -163,14 +166,14 @@ def verify(device: Device, wait: float = 60.0) -> Checked:
         return Checked(len(expected), sum(look.size for look in once), tuple(damaged), len(caches))
 
 
-def collect(device: Device, days: float | None = None, gib: float | None = None, wait: float = 60.0) -> Collected:
-    """Remove files unused for ``days`` days and those above ``gib`` GiB; by default the device's own limits."""
-    with _opened(device, wait) as (transport, store, survey, deadline):
+def collect(device: Device, days: float | None = None) -> Collected:
+    """Remove files unused for ``days`` days (by default the device's own limit) and those above its size."""
+    with _opened(device) as (transport, store, survey, deadline):
         store.discard(survey.stale, deadline)
         return gc.collect(
             transport,
             store,
             deadline,
-            max_bytes=(device.store_gib if gib is None else gib) * (1 << 30),
+            max_bytes=device.store_gib * (1 << 30),
             max_days=device.store_days if days is None else days,
         )

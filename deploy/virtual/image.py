@@ -18,7 +18,7 @@ from pathlib import Path
 
 from core.console import note
 from core.errors import ConfigError
-from core.files import sealed, sha256_bytes, write_json
+from core.files import sealed, sha256_bytes
 from core.paths import cache_dir
 from deploy.virtual import cpio
 from deploy.virtual.spec import Spec
@@ -27,8 +27,6 @@ from toolchains.debian import tree
 
 _FORMAT = 2
 """Increased when this module changes what it makes of the same packages."""
-
-_STAMP = "image.json"
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ def image(spec: Spec) -> Image:
     parts = [_FORMAT, spec.model_dump(mode="json"), versions, [repr(entry) for entry in root_entries(spec)]]
     key = sha256_bytes(json.dumps(parts).encode())[:16]
     folder = cache_dir("images") / f"{spec.name}-{key}"
-    sealed.made(folder, f"image-{spec.name}-{key}", lambda new: _build(spec, kernel, system, new, versions))
+    sealed.made(folder, f"image-{spec.name}-{key}", lambda new: _build(spec, kernel, system, new))
     return Image(folder / "vmlinuz", folder / "initrd.cpio", folder / "board.dtb" if spec.dtb else None)
 
 
@@ -77,14 +75,13 @@ def _depends(spec: Spec, package: str, pattern: str) -> list[str]:
     return re.findall(pattern, tree.control(file, "Depends"))
 
 
-def _build(spec: Spec, kernel: Path, system: Path, folder: Path, versions: dict[str, str]) -> None:
+def _build(spec: Spec, kernel: Path, system: Path, folder: Path) -> None:
     note(f"building the image of virtual device {spec.name} (once)")
     entries = [*root_entries(spec), *_programs(spec, system), *_modules(spec, kernel)]
     (folder / "initrd.cpio").write_bytes(cpio.write(entries))
     (folder / "vmlinuz").write_bytes(_one(kernel, "boot/vmlinuz-*", "usr/lib/modules/*/vmlinuz").read_bytes())
     if spec.dtb:
         (folder / "board.dtb").write_bytes(_one(kernel, spec.dtb).read_bytes())
-    write_json(folder / _STAMP, {"device": spec.name, "packages": versions})
 
 
 def _one(root: Path, *patterns: str) -> Path:

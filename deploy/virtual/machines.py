@@ -114,11 +114,6 @@ def _check_host(spec: Spec) -> None:
         )
 
 
-def toucher(name: str) -> Callable[[], None]:
-    """A function that marks ``name`` as used, for transports whose open connections do not show it."""
-    return Folder.of(name).touch
-
-
 def up(folder: Folder) -> State | None:
     """The state of what answers already; it counts as used."""
     # Touch first, then read: the supervisor removes the state before it checks the touch for the last time.
@@ -350,25 +345,20 @@ _ADB_IDLE_SECONDS = 20 * 60.0
 _ADB_START_SECONDS = 20.0
 
 
-def ensure_server() -> int:
-    """The port of the server; starts it if needed and marks it as used.
+def private_server() -> Server:
+    """The server for virtual devices: started if it is not running, ended by its supervisor after disuse.
 
     Raises:
         HostError: this machine has no adb, or it does not start.
     """
+    from deploy.transport.adb.server import Server
+
     folder = Folder.of(ADB_SERVER)
     state = up(folder)
     if state is None:
         with locked(folder.lock):
             state = up(folder) or _start_adb(folder)
-    return state.port
-
-
-def private_server() -> Server:
-    """The server for virtual devices: started if it is not running, ended by its supervisor after disuse."""
-    from deploy.transport.adb.server import Server
-
-    return Server(host=HOST, port=ensure_server())
+    return Server(host=HOST, port=state.port)
 
 
 def _start_adb(folder: Folder) -> State:

@@ -60,7 +60,7 @@ def everything(small: Tiny, device: Device, tmp_path: Path) -> list[Callable[[],
     return [
         lambda: small.deploy(device),
         lambda: execute(device, script),
-        lambda: upkeep.collect(device, days=0, gib=0),
+        lambda: upkeep.collect(device, days=0),
         lambda: upkeep.rollback(device),
         lambda: upkeep.verify(device),
     ]

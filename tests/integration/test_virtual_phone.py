@@ -175,7 +175,7 @@ def test_it_is_added_by_its_serial(
     """As a user has it: the phone is attached to the server on adb's port, and stands in no inventory."""
     file = tmp_path / "devices.toml"
     file.write_text("# mine\n")
-    env = {PORT_VARIABLE: str(virtual.ensure_server()), VARIABLE: str(file)}
+    env = {PORT_VARIABLE: str(virtual.private_server().port), VARIABLE: str(file)}
     monkeypatch.setenv(PORT_VARIABLE, env[PORT_VARIABLE])
     listing = inv("devices.list", env={**env, "COLUMNS": "80"}).stdout
     assert f"./inv devices.add --adb {phone.serial}" in listing
@@ -197,7 +197,7 @@ def test_it_is_added_by_its_serial(
 
 def test_a_phone_of_a_lab(phone: AdbTransport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """labgrid exports where adbd listens, or a phone on the network with its bootloader's port."""
-    monkeypatch.setenv(PORT_VARIABLE, str(virtual.ensure_server()))
+    monkeypatch.setenv(PORT_VARIABLE, str(virtual.private_server().port))
     port = int(phone.serial.rpartition(":")[2])
     phones = {
         "service": f"  NetworkService:\n    address: 127.0.0.1\n    port: {port}\n    username: shell\n",
@@ -220,7 +220,7 @@ def test_a_phone_of_a_lab(phone: AdbTransport, tmp_path: Path, monkeypatch: pyte
 
 
 def test_the_server_is_private_and_alone(phone: AdbTransport) -> None:
-    port = virtual.ensure_server()
+    port = virtual.private_server().port
     assert port != 5037
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     assert [row[1] for row in rows if row[3] == "0A" and row[1].endswith(f":{port:04X}")] == [f"0100007F:{port:04X}"]

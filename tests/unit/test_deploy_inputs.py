@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ import pytest
 from core.errors import ProgramError, UsageError
 from core.formats.program import Dimension
 from core.paths import ROOT
-from deploy.pytest_plugin import settings_of
 from deploy.run.inputs import Given, check_inputs, header_of
 from deploy.run.job import Job, load_job
 from deploy.run.needs import Method, Port, ProgramNeeds
@@ -256,33 +254,13 @@ def test_before_a_build(refused: Refused, words: tuple[str, ...], code: int, wha
     assert (got, what in said) == (code, True), said
 
 
-@pytest.mark.parametrize(
-    ("options", "what", "cause"),
-    [
-        (
-            {"num_execution": 2},
-            "slipway_deploy does not take num_execution=2.",
-            "did you mean num_executions? it has ",
-        ),
-        ({"zzz": 2}, "slipway_deploy does not take zzz=2.", "it has "),
-        ({"num_executions": "many"}, "slipway_deploy does not take num_executions='many'.", "Input should be"),
-    ],
-)
-def test_a_wrong_setting(options: dict[str, Any], what: str, cause: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        settings_of(options)
-    assert caught.value.what == what
-    assert caught.value.cause.startswith(cause)
-    assert caught.value.hint
-
-
 SOURCE = ROOT / "runtime/engines/lean/xnnpack/cpu_features.cpp"
 
 
 def test_the_runner_is_given_its_own_names_once_checked() -> None:
     table = SOURCE.read_text(encoding="utf-8").partition("kFeatures[] = {")[2].partition("};")[0]
     assert tuple(re.findall(r'\{"(\w+)", ', table)) == CPU_FEATURES
-    assert cpu_features("-avx512skx,-FMA3,-neonfma") == "-avx512bw,-fma,-vfpv4"
+    assert cpu_features("-AVX512BW,-FMA,-SSE4.1") == "-avx512bw,-fma,-sse4_1"
     check_limits("lean", "-kleidiai,-sme2")
     check_limits("executorch", "")
     with pytest.raises(UsageError, match="cannot leave CPU features unused"):

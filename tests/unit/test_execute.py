@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -18,7 +19,7 @@ from deploy.devices.facts import DeviceFacts
 from deploy.devices.probe import TOOLS
 from deploy.run import needs
 from deploy.run.execute import Executed, _blobs, check, needs_of, split
-from deploy.transport.base import quoted, run, supervised
+from deploy.transport.base import run, supervised
 from deploy.transport.deadline import Deadline
 from deploy.transport.local import LocalTransport
 from deploy.upkeep import report
@@ -200,7 +201,7 @@ def test_a_command_has_its_words_its_folder_and_its_streams(tmp_path: Path) -> N
     words = ["a b", "$HOME", "'", '"', "*", "a;b", "\\", "-n", "ü", "a\nb"]
     done = run(LocalTransport(), ["printf", "%s|", *words], deadline=soon())
     assert done.text == "|".join(words) + "|"
-    line = quoted(["printf", "%s|", *words])
+    line = shlex.join(["printf", "%s|", *words])
     by_a_shell = subprocess.run(["sh", "-c", line], capture_output=True, check=True)
     assert by_a_shell.stdout.decode() == done.text
     folder = tmp_path / "a b"

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from core.errors import ConfigError, DeviceBusyError, UnreachableError, UsageError
+from core.errors import ConfigError, UnreachableError, UsageError
 from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import CPU, FILE, VARIABLE, Device, get_device, load_devices, user_file
 from deploy.lab.labgrid import PLACE, TOKEN, Service, candidates, located
-from deploy.run import execute
 from deploy.transport.ssh.config import Address, configured
 from deploy.transport.ssh.spelled import Spelled, spelled
 from deploy.upkeep import enrol
@@ -379,15 +378,3 @@ def test_a_place_that_is_not_there(
         candidates(PLACES, _device(**known))
     assert caught.value.cause.startswith(cause)
     assert caught.value.hint == "correct place or place_tags of [rack], or LG_PLACE; labgrid-client -x lab:1 places"
-
-
-def test_what_runs_without_wait_is_not_advised_to_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def busy(*_: Any) -> None:
-        raise DeviceBusyError("local is in use.", "somebody", "a longer INVOKE_SLIPWAY_WAIT", ("x",))
-
-    script = tmp_path / "a.sh"
-    script.write_text("#!/bin/sh\n")
-    monkeypatch.setattr(execute, "open_device", busy)
-    with pytest.raises(DeviceBusyError) as caught:
-        execute.execute(Device(name="local", transport="local", target="host"), script)
-    assert (caught.value.hint, caught.value.names) == ("a longer INVOKE_SLIPWAY_TIMEOUT", ("x",))

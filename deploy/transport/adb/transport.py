@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import select
+import shlex
 import socket
 import struct
 import time
@@ -17,7 +18,7 @@ from core.errors import AnswerError, NotSupportedError, TransferError, Unreachab
 from deploy.transport import base
 from deploy.transport.adb.library import AdbError
 from deploy.transport.adb.server import Server, attach
-from deploy.transport.base import Transport, marked, quoted
+from deploy.transport.base import Transport, marked
 from deploy.transport.deadline import NEVER, Deadline
 from deploy.transport.hearing import PIECE, Heard
 
@@ -117,15 +118,16 @@ class AdbTransport(Transport):
         self._touched = 0.0
 
     def start(self, argv: Sequence[str], deadline: Deadline = NEVER, /) -> AdbChannel:
-        service = f"shell,v2,raw:export HOME={HOME} TMPDIR={HOME}; cd {HOME}; exec {quoted(marked(argv))}"
+        service = f"shell,v2,raw:export HOME={HOME} TMPDIR={HOME}; cd {HOME}; exec {shlex.join(marked(argv))}"
         if len(service.encode()) > _LONGEST:
             raise TransferError(
                 f"A command for {self.name} is longer than adb takes.",
                 f"{len(service):,} bytes; {_LONGEST:,} go",
                 "fewer files in one bundle",
             )
+        self._used()
         try:
-            stream = self._open(service, deadline.left(_OPEN_SECONDS))
+            stream = self.server.open_service(self.serial, service, deadline.left(_OPEN_SECONDS))
         except (AdbError, OSError, EOFError) as error:
             deadline.check(f"asking {self.name} to run a command")
             raise broken(self.name, error) from error
@@ -155,11 +157,6 @@ class AdbTransport(Transport):
 
     def close(self) -> None:
         """Nothing is held open; adb's server keeps running, because others may use it."""
-
-    def _open(self, service: str, seconds: float) -> socket.socket:
-        """A stream to a service of the device; reads and writes on it may take ``seconds``."""
-        self._used()
-        return self.server.open_service(self.serial, service, seconds)
 
     def _used(self) -> None:
         """Mark a virtual device as used, at most once in a few seconds."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import select
+import shlex
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ import paramiko
 from core.errors import AnswerError, RunError, UnreachableError
 from core.plain import says
 from deploy.transport import base
-from deploy.transport.base import Transport, marked, quoted
+from deploy.transport.base import Transport, marked
 from deploy.transport.deadline import NEVER, Deadline
 from deploy.transport.hearing import PIECE, Heard
 from deploy.transport.ssh.auth import AuthTransport
@@ -48,19 +49,9 @@ class Sessions:
         self._pulses = [Pulse(first.transport)]
 
     @property
-    def active(self) -> bool:
-        """Whether the first connection, which proves the device reachable, still stands."""
-        return self._all[0].transport.is_active()
-
-    @property
-    def patient(self) -> bool:
-        """Whether the server is one that is known to take long commands."""
-        return any(name in self.version for name in ("openssh", "asyncssh"))
-
-    @property
-    def version(self) -> str:
-        """What the server says of itself, in small letters: ``ssh-2.0-openssh_9.2p1 debian-2``."""
-        return str(self._all[0].transport.remote_version).lower()
+    def first(self) -> AuthTransport:
+        """The first connection, which proves the device reachable."""
+        return self._all[0].transport
 
     def open(self, seconds: float = 30.0) -> paramiko.Channel:
         """A new session; on a further connection if the server refuses it on the existing ones.
@@ -142,7 +133,7 @@ class SshChannel:
         self.heard = Heard(name)
         if not isinstance(what, str):
             self.heard.await_mark()
-            what = _LEAVE + quoted(marked(what))
+            what = _LEAVE + shlex.join(marked(what))
         try:
             self._channel = sessions.open(deadline.left(_PATIENCE))
             with closed_after(self._channel, deadline.left(_PATIENCE)):
@@ -227,12 +218,12 @@ class SshTransport(Transport):
 
     @property
     def server(self) -> str:
-        """The version that the device's server gives of itself."""
-        return self._sessions.version
+        """What the device's server says of itself, in small letters: ``ssh-2.0-openssh_9.2p1 debian-2``."""
+        return str(self._sessions.first.remote_version).lower()
 
     @property
     def longest(self) -> int:
-        return (_LONGEST if self._sessions.patient else _SHORT) - ROOM
+        return (_LONGEST if "openssh" in self.server or "asyncssh" in self.server else _SHORT) - ROOM
 
     def start(self, argv: Sequence[str], deadline: Deadline = NEVER, /) -> SshChannel:
         return SshChannel(self._sessions, self.name, argv, deadline)

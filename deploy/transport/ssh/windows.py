@@ -131,7 +131,7 @@ class WindowsTransport(SshTransport):
         except (OSError, EOFError, paramiko.SSHException, paramiko.SFTPError) as error:
             if deadline.over:
                 raise deadline.error(doing) from error
-            if not self._sessions.active or isinstance(error, EOFError):
+            if not self._sessions.first.is_active() or isinstance(error, EOFError):
                 raise broken(self.name, error) from error
             if sftp is None:
                 raise NotSupportedError(
