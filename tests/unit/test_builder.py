@@ -233,15 +233,6 @@ def test_a_runner_that_nothing_runs_is_read(tmp_path: Path) -> None:
     assert offers.operators == ()
 
 
-def test_the_same_programs_give_the_same_selection() -> None:
-    first = select(["mlp-fp32"], ["aten::mul.out", "aten::add.out", "aten::mul.out"], ["XnnpackBackend"])
-    assert first == select(["mlp-fp32"], ["aten::add.out", "aten::mul.out"], ["XnnpackBackend"] * 2)
-    assert first.name == "mlp-fp32"
-    assert first.options == ("operators=aten/add.out+aten/mul.out", "backends=XnnpackBackend", "types=all")
-    chosen = select(["a"], [], ["XnnpackBackend"], ["xnnpack::qs8_layers", "xnnpack::f32", "xnnpack::f32"])
-    assert chosen.options[2] == "types=xnnpack/f32+xnnpack/qs8_layers"
-
-
 def test_what_cannot_be_selected_is_refused() -> None:
     for operators, types in ((["aten::add;rm"], []), ([], ["xnnpack::f32 -x"])):
         with pytest.raises(UsageError, match="is not an operator"):
