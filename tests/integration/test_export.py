@@ -304,3 +304,8 @@ def test_a_folder_that_no_export_made_is_left_alone(tmp_path: Path, host: Host) 
     with pytest.raises(ConfigError, match="The export cannot write to"):
         export("linear", "fp32", out=tmp_path, host=host)
     assert (mine / "notes.txt").read_text() == "mine"
+
+
+def test_a_partitioner_of_ones_own_must_be_one(fresh: Exporter) -> None:
+    with pytest.raises(ExportError, match="returned str, not a partitioner"):
+        fresh("mlp", partitioners=(f"{FIXTURES / 'partitioning.py'}:no_partitioner",))

@@ -147,20 +147,6 @@ def test_a_second_compilation_elsewhere_is_a_hit(compilers: Compilers, tmp_path:
     assert os.fsencode(tmp_path) not in objects[0]
 
 
-def test_a_test_programs_folder_does_not_matter_either(compilers: Compilers, tmp_path: Path) -> None:
-    """Its sources are in the checkout, its build folder has a random name in /tmp, its packages are Conan's."""
-    counts = []
-    for random in ("0123456789abc", "fedcba9876543"):
-        home, folder = Building(tmp_path / random, random), tmp_path / f"scratch-{random}" / "build"
-        folder.mkdir(parents=True)
-        for name, text in SOURCES.items():
-            (tmp_path / name).write_text(text, encoding="utf-8")
-            os.utime(tmp_path / name, (1e9, 1e9))
-        home.build = tmp_path / "x"
-        counts.append(home.compile(compilers, "part.cpp", cwd=folder))
-    assert counts == [(0, 1), (1, 1)]
-
-
 def test_what_changes_the_result_is_a_miss(compilers: Compilers, tmp_path: Path) -> None:
     import dataclasses
 

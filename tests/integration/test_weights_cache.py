@@ -174,37 +174,6 @@ def test_methods_that_share_weights_share_them_in_the_file(lean: Bundle, tmp_pat
         assert (again["weights"]["cache"]["state"], again["weights"]["packed"]) == ("used", 0), words
 
 
-def _other_weights(data: bytes, cache: bytes) -> bytes:
-    """The program with other numbers in one of its constants; its cache knows where that is stored."""
-    file, offset = struct.unpack_from("<2Q", cache, HEADER.size + 2 * OWNED_SIZE)
-    assert file == 1
-    return data[:offset] + bytes(byte ^ 0x18 for byte in data[offset : offset + 24]) + data[offset + 24 :]
-
-
-def test_another_program_of_the_same_size(case: Case) -> None:
-    """Also where its times are those of the first: a system sets only one of them by itself."""
-    times = case.model.stat()
-    plain = _sums(case.run(cached=False))
-    case.model.write_bytes(_other_weights(case.model.read_bytes(), case.cache.read_bytes()))
-    os.utime(case.model, ns=(times.st_atime_ns, times.st_mtime_ns))
-    time.sleep(TICK)
-    assert _sums(case.run(cached=False)) != plain, "weights were changed"
-    case.again("it was another program's")
-
-
-def test_a_copied_program_and_a_copied_cache(case: Case, tmp_path: Path) -> None:
-    copy = tmp_path / "copy.pte"
-    shutil.copyfile(case.model, copy)
-    time.sleep(TICK)
-    case.model = copy
-    case.again("this one was copied or moved")
-    other = case.cache.with_name("other")
-    shutil.copyfile(case.cache, other)
-    case.cache.unlink()
-    case.cache = other
-    case.again("it was copied, or changed")
-
-
 def test_another_build_of_the_runner(case: Case, tmp_path: Path) -> None:
     other = tmp_path / "pte_runner"
     other.write_bytes(case.runner.read_bytes() + b"!")

@@ -83,22 +83,6 @@ def test_write_atomic_renames_over_nothing_but_files(
     assert (target.read_text(encoding="utf-8"), link.is_symlink()) == ("here", True)
 
 
-def test_new_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
-    target = tmp_path / "folder"
-    with pytest.raises(KeyboardInterrupt), files.new_folder(target) as folder:
-        (folder / "half").write_text("x", encoding="utf-8")
-        raise KeyboardInterrupt
-    assert list(tmp_path.iterdir()) == []
-    for left in (".folder.abcd1234.tmp", ".folder.abcd1234.old"):  # of a process that was killed
-        (tmp_path / left).mkdir()
-    for content in ("one", "two"):
-        with files.new_folder(target) as folder:
-            (folder / "file").write_text(content, encoding="utf-8")
-            assert not (target / "file").exists() or content == "two"
-    assert (target / "file").read_text(encoding="utf-8") == "two"
-    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
-
-
 def test_run_reports_a_failure_with_its_last_lines(tmp_path: Path) -> None:
     log = tmp_path / "log"
     code = "import sys; sys.stderr.write('first\\nlast words\\n'); sys.exit(3)"

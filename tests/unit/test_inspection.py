@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from commands import inspect as command
-from commands.inspect import Row, Times, rows
+from commands.inspect import Row, rows
 from core.errors import AnswerError, ConfigError, NotSupportedError, ProgramError, UsageError
 from deploy.run.result import Result, write
 from deploy.run.runner import Kernel
@@ -51,19 +51,6 @@ KERNEL = Kernel(
 
 def table(**options: Any) -> dict[str, Row]:
     return {row.name: row for row in rows(RUNS, 2, ORIGINS, [KERNEL], **options)}
-
-
-def test_warm_up_executions_are_apart_from_timed_ones() -> None:
-    found = table()
-    linear = found["Fully Connected (NC, F32) GEMM #1 @0"]
-    assert linear.times == Times(2, 4.0, 4.0, 4.0, 6.0, 6.0, 10.0)
-    assert linear.warmup == Times(1, 90.0, 90.0, 90.0, 90.0, 90.0, 90.0)
-    assert (linear.delegated, linear.kernel, linear.origin) == (
-        True,
-        KERNEL,
-        ORIGINS[0, linear.name.removesuffix(" @0")],
-    )
-    assert {row.count for row in found.values()} == {2}
 
 
 def test_rows_add_up_to_the_timed_executions() -> None:

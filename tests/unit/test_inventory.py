@@ -12,7 +12,7 @@ import pytest
 
 from core.errors import ConfigError, UnreachableError, UsageError
 from deploy.devices.facts import DeviceFacts
-from deploy.devices.inventory import CPU, FILE, VARIABLE, Device, get_device, load_devices, user_file
+from deploy.devices.inventory import CPU, FILE, VARIABLE, Device, get_device, load_devices
 from deploy.lab.labgrid import PLACE, TOKEN, Service, candidates, located
 from deploy.transport.ssh.config import Address, configured
 from deploy.transport.ssh.spelled import Spelled, spelled
@@ -130,10 +130,6 @@ def test_a_place_that_is_none(tmp_path: Path, change: str) -> None:
         load_devices(write(tmp_path, f"{kept}{change}\n"))
 
 
-PHONE = DeviceFacts(
-    system="Linux", machine="aarch64", kernel="5.10", root="/data/local/tmp/slipway", board='Acme "One" \\ [5]',
-    android="14", api_level=34, abis=("arm64-v8a",),
-)  # fmt: skip
 PI = DeviceFacts(
     system="Linux", machine="armv7l", kernel="6.6", root="/home/pi/.slipway", board="Raspberry Pi 2 Model B",
     cpu="Cortex-A7", cpu_features=("neon",), loaders=("/lib/ld-linux-armhf.so.3",), hostname="raspberrypi",
@@ -169,17 +165,6 @@ def meet(monkeypatch: pytest.MonkeyPatch, facts: DeviceFacts, serial: str = "") 
     monkeypatch.setattr(enrol, "open_device", open_device)
     monkeypatch.setattr(enrol, "probe", lambda *_: facts)
     return met
-
-
-def test_a_phone(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    met = meet(monkeypatch, PHONE, "R5CT200ABCD")
-    added = enrol.add(adb="any")
-    assert met[0].serial == ""
-    assert user_file() == added.file == file
-    device = get_device("acme-one-5")
-    assert added.device == device
-    assert (device.transport, device.serial, device.target) == ("adb", "R5CT200ABCD", "android-arm64")
-    assert device.title == 'Acme "One" \\ [5], Android 14'
 
 
 @pytest.mark.parametrize(

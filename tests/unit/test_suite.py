@@ -107,12 +107,6 @@ def test_what_is_near_a_change_runs_until_everything_has_passed(tree: Path, monk
     assert near() == []
 
 
-def test_without_git_only_the_ways_run(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choosing, "WAYS", (PROSE,))
-    monkeypatch.setattr(choosing, "ROOT", tree.parent)
-    assert (choosing.tree(), near()) == ("", [PROSE])
-
-
 def test_the_tables_name_what_is_there() -> None:
     assert [file for file in choosing.WAYS if not (ROOT / file).is_file()] == []
     for folder, names in choosing.PROVES.items():

@@ -23,7 +23,6 @@ from models import zoo
 from models.request import key, resolve
 from models.users import packages
 from models.users.users_code import Side, import_file, opened, users_code
-from models.users.watching import watching
 
 Write = Callable[..., Path]
 
@@ -134,23 +133,6 @@ def test_a_file_in_a_package_imports_relatively(write: Write) -> None:
     )
     assert run(repo / "models/nets/small.py") == (1, 2)
     assert run(repo / "tools/run.py") == 3
-
-
-def test_the_files_of_his_packages_are_what_an_export_depends_on(write: Write) -> None:
-    repo = write(
-        net="import models\ndef make():\n    from core import late\n    return late",
-        models__init="from . import part",
-        models__part="",
-        core__late="",
-    )
-    side = Side(repo / "net.py")
-    with side.entered():
-        with watching(side.watch):
-            module = import_file(repo / "net.py")
-        assert set(side.sources()) == {repo / "models" / name for name in ("__init__.py", "part.py")}
-        with watching(side.watch):
-            module.make()
-    assert repo / "core/late.py" in side.sources()
 
 
 def test_a_function_of_samples_is_loaded_in_the_same_way(write: Write) -> None:
