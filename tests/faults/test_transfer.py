@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from core.errors import TransferError, UnreachableError
+from core.errors import DeviceFullError, TransferError, UnreachableError
 from core.files import sha256_file
 from deploy.devices.inventory import Device
 from deploy.devices.probe import MARKER
@@ -93,6 +93,15 @@ def test_damaged_on_the_way(board: server.Device, device: Device, root: Path, bl
     assert files(root) == [f"store/{blob.sha256}"]
 
 
+@pytest.mark.parametrize("full_after", [1, 1_500_000, SIZE])
+def test_the_disk_fills_up(board: server.Device, device: Device, root: Path, blob: Blob, full_after: int) -> None:
+    board.faults.full_after = full_after
+    with pytest.raises(DeviceFullError, match=r"No space left on board while uploading payload\.bin") as caught:
+        upload(device, root, blob)
+    assert caught.value.exit_code == 23
+    assert files(root) == []
+
+
 def test_only_its_own_folders_are_ever_removed(device: Device, root: Path, board: server.Device) -> None:
     (root / "store").mkdir(parents=True)
     precious = [board.home / "precious", root / "store/precious"]
@@ -142,3 +151,23 @@ def test_a_name_in_the_store_with_the_wrong_size_is_seen(device: Device, root: P
         assert store.survey([f"store/{blob.sha256}"], soon()).sizes != {f"store/{blob.sha256}": SIZE}
         store.upload([blob], lambda _: None, soon())
     assert sha256_file(root / "store" / blob.sha256) == blob.sha256
+
+
+@pytest.mark.parametrize("begun", ["right", "wrong", "too long", "whole"])
+def test_an_upload_goes_on_where_it_broke(
+    board: server.Device, device: Device, root: Path, blob: Blob, begun: str
+) -> None:
+    """Whoever began it; only what the device itself proves to be the same bytes is kept."""
+    data = blob.source.read_bytes()
+    there = {"right": data[:1_000_000], "wrong": b"x" * 1_000_000, "too long": data + b"x", "whole": data}[begun]
+    kept = {"right": 1_000_000, "wrong": 0, "too long": 0, "whole": SIZE}[begun]
+    tiny.marked_root(root)
+    (root / "incoming").mkdir()
+    (root / f"incoming/{blob.sha256}.0badcafe-1-01234567.part").write_bytes(there)
+    moved: list[int] = []
+    with opened(device, root) as (_, store):
+        assert store.upload([blob], moved.append, soon()) == kept
+    assert sum(moved) == SIZE
+    assert board.faults.wrote == SIZE - kept
+    assert files(root) == [f"store/{blob.sha256}"]
+    assert sha256_file(root / f"store/{blob.sha256}") == blob.sha256

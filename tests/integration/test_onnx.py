@@ -118,6 +118,27 @@ def test_rows_that_are_not_fixed_are_computed_rightly(inv: Inv, tmp_path: Path) 
 # --- what an export adds to a graph, and what this machine's ONNX Runtime computes with a file of the user's
 
 
+def test_a_gemm_without_a_bias_gets_one_of_zeros() -> None:
+    ensure_onnx()
+    import onnx
+    from onnx.reference import ReferenceEvaluator
+
+    from models.onnx.making import add_zero_biases
+    from tests.support.onnx_graph import Graph
+
+    for transposed in (0, 1):
+        graph = Graph("gemm", 18)
+        shape = (5, 3) if transposed else (3, 5)
+        model = graph.model(graph.node("Gemm", graph.input(2, 3), graph.weights(*shape), transB=transposed))
+        given = {"input0": numpy.arange(6, dtype=numpy.float32).reshape(2, 3)}
+        (before,) = ReferenceEvaluator(model).run(None, given)
+        assert add_zero_biases(model) == 1
+        onnx.checker.check_model(model, full_check=True)
+        (after,) = ReferenceEvaluator(model).run(None, given)
+        assert numpy.array_equal(before, after)
+        assert add_zero_biases(model) == 0
+
+
 def test_ones_for_inputs_are_those_of_the_runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ensure_onnx()
     import onnx

@@ -145,6 +145,17 @@ def test_every_reason_ends_with_what_to_type(made_up: Path, monkeypatch: pytest.
 PLAIN = Compilers("zig", "1", "key", "/t/cc", "/t/c++", "/t/ar", "/t/ranlib", conan={})
 
 
+@pytest.mark.parametrize("name", list(load_targets()))
+def test_every_target_has_a_system_and_compilers(name: str) -> None:
+    target = get_target(name)
+    text = toolchain_file.text(target, PLAIN)
+    system = {"windows": "Windows", "macos": "Darwin", "ios": "iOS"}.get(target.os, "Linux")
+    assert f"set(CMAKE_SYSTEM_NAME {system})\n" in text
+    assert f"set(CMAKE_SYSTEM_PROCESSOR {target.cmake_processor})\n" in text
+    assert 'set(CMAKE_CXX_COMPILER "/t/c++")\n' in text
+    assert 'set(CMAKE_AR "/t/ar")\n' in text
+
+
 def test_what_families_need_besides() -> None:
     ndk = dataclasses.replace(PLAIN, family="ndk", conf={CONF: "/ndk"})
     text = toolchain_file.text(get_target("android-armv7"), ndk)

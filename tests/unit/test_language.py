@@ -169,6 +169,17 @@ def test_a_line_that_does_not_fit_is_not_sent() -> None:
     assert answered(talk, "yo", held=4, context=12) == [4, *map(ord, "o.ok.")]
 
 
+def test_a_talk_goes_on_over_another_connection() -> None:
+    talk, shown = talk_of("Hi", "How", "End")
+    assert answered(talk, "yo", held=4) is not None
+    talk.token(ord("f"))  # and the connection breaks
+    talk.begin()
+    again = answered(talk, "yo", held=4)
+    assert again == [4, *map(ord, "o.How.")]
+    answered(talk, "fine", held=12)
+    assert "".join(shown) == "yo\nffine\n"
+
+
 def test_a_talk_that_is_over_stays_over() -> None:
     talk, _ = talk_of("Hi")
     assert answered(talk, "yo", held=4) is None

@@ -188,6 +188,17 @@ def test_a_device_that_is_away_is_not_asked_for_every_cell(filling: Any) -> None
     assert "not tried again" in made.all()[4].problem.cause
 
 
+def test_an_interruption_leaves_what_was_finished(filling: Any) -> None:
+    Worker.answers = {("shelf", "linear-fp32"): "interrupted"}
+    made = filling(cell(), cell(program=OTHER), cell(program=replace(MLP, name="third")))
+    made.go()
+    assert list(outcomes(made).values()) == ["passed", "not run", "not run"]
+    Worker.answers = {}
+    again = filling(*made.plan.cells, resume=True)
+    again.go()
+    assert [each.reused for each in again.all()] == [True, False, False]
+
+
 def test_a_fault_of_our_own_is_not_swallowed(filling: Any) -> None:
     Worker.answers = {("shelf", "mlp-fp32"): ZeroDivisionError("ours")}
     made = filling(cell(), cell(program=OTHER))
@@ -268,6 +279,18 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def run(worker: DeviceWorker, tmp_path: Path) -> list[Any]:
     bundle = Bundle.model_construct(path=tmp_path, manifest=None)  # type: ignore[arg-type]
     return list(worker.run(SHELF, bundle, tmp_path, Settings(num_executions=1)))
+
+
+def test_events_and_answers_come_through_one_process(worker: Any, tmp_path: Path) -> None:
+    answer = problem().model_dump(mode="json")
+    made = worker(
+        "n = 0\nfor line in sys.stdin:\n  n += 1\n  r = json.loads(line)\n"
+        f"  say(event='note', text=f'{{n}} ' + r['device']['name'])\n  say(problem={answer!r})"
+    )
+    assert run(made, tmp_path) == ["1 shelf", problem()]
+    assert run(made, tmp_path) == ["2 shelf", problem()]
+    made.close()
+    assert not made.log.exists()
 
 
 @pytest.mark.parametrize("last", ["", "sys.stdout.write('{\"result\": '); sys.stdout.flush(); "])

@@ -13,10 +13,13 @@ from core import environment
 from core.environment import bootstrap, installer
 from core.errors import ConfigError, HostError, UsageError
 from core.formats.bundle import Bundle
-from verify.bench import measuring, peers
-from verify.bench.measuring import Figure, Measured, apart
-from verify.bench.nets import load
+from verify.bench import measuring, nets, peers
+from verify.bench.measuring import THREADS, Figure, Measured, apart
+from verify.bench.nets import Exported, Net, load
 from verify.bench.peers import NETS, RUNTIMES
+
+NET = Net("tiny", "torch.nn:ReLU", {"input": "1x8"}, ("fp32", "fp16"))
+FP32 = Exported(NET, "fp32")
 
 
 def test_packages_go_into_a_folder_of_their_own_whole_or_not_at_all(
@@ -40,6 +43,35 @@ def test_packages_go_into_a_folder_of_their_own_whole_or_not_at_all(
     assert environment.apart("nets") == folder
     assert len(asked) == 2, "a third time there is nothing to do"
     assert "--require-hashes" in asked[1]
+
+
+def _measured(p50: float, far: float = 0.1) -> Measured:
+    def figure(ms: float, load: float, rss: int, far: float) -> Figure:
+        p50_ms = {threads: ms / threads for threads in THREADS}
+        return Figure(p50_ms=p50_ms, load_ms=load, peak_rss_bytes=rss, apart=far)
+
+    figures = {
+        "lean": figure(p50, 1.0, 8_000_000, far), nets.CACHED: figure(p50, 0.2, 8_000_000, far),
+        "executorch": figure(1.0, 2.0, 10_000_000, 0.1),
+    }  # fmt: skip
+    return Measured(figures=figures)
+
+
+def _rows() -> list[nets.Row]:
+    other, third = (Exported(Net(name, "", {}, ("fp32",)), "fp32") for name in ("other", "third"))
+    return [
+        (FP32, _measured(0.5)), (other, _measured(2.0, far=0.5)), (third, _measured(1.0)),
+        (Exported(NET, "fp16"), _measured(0.5)),
+        (Exported(NET, "qs8"), Measured(figures={"lean": Figure(error="no rule")})),
+    ]  # fmt: skip
+
+
+def test_means_are_geometric_and_marked_where_the_aim_is_missed() -> None:
+    assert nets.short(_rows()) == [
+        ["fp32", "3", "1.00 (!)", "1.00 (!)", "0.50 (!)", "0.10", "0.80", "1: other 2.00"],
+        ["fp16", "1", "0.50", "0.50", "0.50 (!)", "0.10", "0.80", "none"],
+        ["all", "4", "0.84 (!)", "0.84 (!)", "0.50 (!)", "0.10", "0.80", "1"],
+    ]
 
 
 LEAN_BUNDLE = cast("Bundle", None)
@@ -86,6 +118,14 @@ def test_the_fastest_is_one_that_computes_the_net() -> None:
     assert lines[0] == ["resnet18 fp32", "1 / 0.5", "2 / 1", "0.5 / 0.25 (≠)", "lean", "0.50 / 0.50"]
     assert lines[1][4:] == ["ncnn", "1.50 (!) / 1.50 (!)"]
     assert lines[2] == ["lstm qd8_qc8w", "1 / 0.5", "-", "2 / 1", "lean", "0.50 / 0.50"]
+
+
+def test_the_goal_counts_nets_and_names_where_lean_is_behind() -> None:
+    text = measuring.goal(CELLS)
+    assert "fp32, 1 thread: lean is the fastest in 1 of 2 (geometric mean of lean : best other 0.87)" in text
+    assert "behind by more than 1.1: lstm 1.50\n" in text
+    assert "8 bits, 2 threads: lean is the fastest in 1 of 1" in text
+    assert measuring.reasons(CELLS)[1:] == [["ncnn", "all in 8 bits", "no tool"]]
 
 
 @pytest.mark.parametrize(("others", "kept"), [(0.1, True), (0.9, False)])

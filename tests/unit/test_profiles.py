@@ -211,6 +211,20 @@ def load(file: Path) -> Any:
     return module
 
 
+@pytest.fixture(scope="module")
+def recipe() -> Any:
+    return load(FOLDER / "conanfile.py").OnnxruntimeConan
+
+
+def test_a_library_that_is_not_the_one_the_fix_is_for_is_refused(recipe: Any, tmp_path: Path) -> None:
+    fix = {"file": "a.so", "offset": 2, "old": "0102", "new": "ffee"}
+    (tmp_path / "a.so").write_bytes(b"\0\0\1\2\0")
+    recipe._fix(tmp_path, **fix)
+    assert (tmp_path / "a.so").read_bytes() == b"\0\0\xff\xee\0"
+    with pytest.raises(ConanException, match="is not the library"):
+        recipe._fix(tmp_path, **fix)
+
+
 def test_npm_brings_the_pinned_package_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cls = load(FOLDER.parent / "android/conanfile.py").OnnxruntimeConan
     sources = SimpleNamespace(module=load(ROOT / "recipes/slipway_sources/all/conanfile.py"))

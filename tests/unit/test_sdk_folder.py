@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import os
+import plistlib
 import shutil
 import tarfile
 import xml.etree.ElementTree as ET
@@ -20,7 +21,7 @@ from core.errors import BundleError, ConfigError, HostError, NotSupportedError, 
 from core.files import sha256_file, write_json
 from core.formats.bundle import MANIFEST, Checks
 from core.paths import ROOT
-from toolchains.bundle import aar, sdk, wheel
+from toolchains.bundle import aar, sdk, toolchain_file, wheel
 from toolchains.bundle.layout import entries
 from toolchains.bundle.sdk import Sdk, SdkManifest, zipped
 from toolchains.targets import get_target
@@ -115,6 +116,20 @@ def _digest(data: bytes) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
 
 
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [
+        ("linux-x86_64", "manylinux_2_28_x86_64"),
+        ("linux-armv7", "manylinux_2_28_armv7l"),
+        ("linux-armv6", "linux_armv6l"),
+        ("linux-x86", "manylinux_2_28_i686"),
+        ("windows-x86_64", "win_amd64"),
+    ],
+)
+def test_wheels_name_their_platform(target: str, name: str) -> None:
+    assert wheel.tag(get_target(target)) == name
+
+
 @pytest.mark.parametrize("name", ["android-arm64", "macos-arm64"])
 def test_targets_without_a_shared_library_have_no_wheel(name: str) -> None:
     with pytest.raises(NotSupportedError, match=f"no wheels for {name}"):
@@ -122,6 +137,28 @@ def test_targets_without_a_shared_library_have_no_wheel(name: str) -> None:
 
 
 NAMESPACE = "{http://schemas.android.com/apk/res/android}"
+
+
+def test_an_xcframework_has_a_slice_for_each_platform(tmp_path: Path) -> None:
+    (tmp_path / "include/slipway").mkdir(parents=True)
+    (tmp_path / "include/slipway/slipway.h").write_text("/* header */", encoding="utf-8")
+    phone = get_target("ios-arm64")
+    slices = []
+    for target in (phone, phone.simulator()):
+        library = tmp_path / target.name / "libslipway.a"
+        library.parent.mkdir()
+        library.write_text(target.name, encoding="utf-8")
+        slices.append((target, library))
+    toolchain_file.write_xcframework(tmp_path, slices, tmp_path / "include")
+    top = tmp_path / toolchain_file.XCFRAMEWORK
+    listed = plistlib.loads((top / "Info.plist").read_bytes())
+    first, second = listed["AvailableLibraries"]
+    assert "SupportedPlatformVariant" not in first
+    assert second["SupportedPlatformVariant"] == "simulator"
+    assert {row["SupportedPlatform"] for row in (first, second)} == {"ios"}
+    assert [(top / row["LibraryIdentifier"] / row["LibraryPath"]).read_text() for row in (first, second)] == [
+        "ios-arm64", "ios-arm64-simulator",
+    ]  # fmt: skip
 
 
 @pytest.fixture

@@ -4,11 +4,42 @@ from __future__ import annotations
 
 import dataclasses
 import platform
+import typing
 
 import pytest
 
 from core.errors import ConfigError, NotSupportedError
-from toolchains.targets import get_target, host_target, load_targets
+from toolchains.targets import ENGINES, Target, get_target, host_target, load_targets
+
+CHOICES = {
+    "os": {"linux", "android", "windows", "macos", "ios"},
+    "machine": {"x86_64", "aarch64", "armv7l", "armv6l", "i686"},
+    "float_abi": {"hard", "soft", "none"},
+    "libc": {"glibc", "musl", "static", "bionic", "msvcrt", "system"},
+}
+
+
+@pytest.mark.parametrize("name", load_targets())
+def test_a_row_has_known_values_and_does_not_contradict_itself(name: str) -> None:
+    table = get_target(name)
+    hints = typing.get_type_hints(Target)
+    for target in (table, table.with_shared_libraries()):
+        for key, choices in CHOICES.items():
+            assert getattr(target, key) in choices
+        for field in dataclasses.fields(Target):
+            value, kind = getattr(target, field.name), hints[field.name]
+            assert isinstance(value, str if kind is str else tuple if "tuple" in str(kind) else dict), field.name
+        apple = target.os in ("macos", "ios")
+        assert target.toolchains
+        assert target.zig_triple or "zig" not in target.toolchains
+        assert (target.libc == "glibc") == bool(target.max_glibc)
+        assert (target.os == "android") == bool(target.android_api)
+        assert apple == bool(target.os_version)
+        assert not apple or target.zig_triple.endswith(f".{target.os_version}")
+        assert not target.qemu or target.qemu_cpu in target.qemu_cpus
+        assert target.engines.keys() <= set(ENGINES)
+        assert all(target.engines.values())
+    assert {hints[key] for key in table.shared} <= {str}
 
 
 def test_an_unknown_target_names_near_ones_or_all() -> None:
