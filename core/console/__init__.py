@@ -114,9 +114,10 @@ def table(
     columns: Sequence[str],
     rows: Iterable[Sequence[str]],
     caption: str = "",
+    stderr: bool = False,
     optional: Sequence[str] = (),
 ) -> None:
-    """A table on stdout. All of it is plain text: markup and control characters are shown, not obeyed.
+    """A table on stdout (or stderr). All of it is plain text: markup and control characters are shown, not obeyed.
 
     Args:
         optional: columns that a narrow terminal may leave out, the first one first. The caption names them then.
@@ -125,7 +126,7 @@ def table(
     from rich.table import Table
     from rich.text import Text
 
-    console = out()
+    console = err() if stderr else out()
     rows = list(rows)
     if gone := _left_out(columns, rows, optional, console.width):
         kept = [index for index, column in enumerate(columns) if column not in gone]

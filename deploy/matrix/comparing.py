@@ -7,7 +7,6 @@ process for each. What is found is printed as a table, and written as JSON.
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import tempfile
@@ -295,10 +294,12 @@ def compare(
     """
     labelled = samples.labelled
     floats = [[widened(file) for file in one.wanted] for one in samples.each]
+    references: dict[int, Accuracy] = {}
 
-    @functools.cache
     def floating(count: int) -> Accuracy:
-        return accuracy(floats[:count], samples.each[:count], labelled, metric)
+        if count not in references:
+            references[count] = accuracy(floats[:count], samples.each[:count], labelled, metric)
+        return references[count]
 
     reference = floating(len(floats))
     rows: list[Row] = []

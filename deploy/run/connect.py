@@ -71,10 +71,10 @@ def open_adb(device: Device, deadline: Deadline = NEVER) -> AdbTransport:
 
     if device.virtual:
         from deploy.virtual import machines as virtual
-        from deploy.virtual.supervisor import Folder
+        from deploy.virtual.machines import private_server
 
-        end, used = virtual.ensure(device.virtual), Folder.of(device.virtual).touch
-        return attached(virtual.private_server(), device.name, end.serial, used, deadline)
+        end = virtual.ensure(device.virtual)
+        return attached(private_server(), device.name, end.serial, virtual.toucher(device.virtual), deadline)
     server = users_server()
     assert server is not None  # noqa: S101 - started above
     return attached(server, device.name, device.serial, deadline=deadline)

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from deploy.run.preflight import Finding
 
 
 @dataclass(frozen=True)
 class Event:
     """An event of a step.
 
-    ``progress`` carries ``done`` and ``total`` in bytes; ``end`` and ``fail`` the step's ``seconds``; ``token``
-    the number of a token that a language model wrote, in ``done``.
+    ``progress`` carries ``done`` and ``total`` in bytes; ``end`` and ``fail`` the step's ``seconds``; ``findings``
+    a preflight's; ``token`` the number of a token that a language model wrote, in ``done``.
     """
 
     step: str
-    kind: Literal["start", "progress", "note", "token", "end", "fail"]
+    kind: Literal["start", "progress", "note", "findings", "token", "end", "fail"]
     text: str = ""
     seconds: float = 0.0
     done: int = 0
     total: int = 0
+    findings: tuple[Finding, ...] = ()
 
 
 Listener = Callable[[Event], None]
@@ -79,3 +83,7 @@ class Step:
     def note(self, text: str) -> None:
         """Report one line for people."""
         self.steps.tell(Event(self.name, "note", text))
+
+    def show(self, findings: Sequence[Finding]) -> None:
+        """Report a preflight's findings, good or bad."""
+        self.steps.tell(Event(self.name, "findings", findings=tuple(findings)))

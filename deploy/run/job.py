@@ -35,7 +35,7 @@ from deploy.devices.inventory import Device
 from deploy.run.needs import ProgramNeeds
 from deploy.run.runner import MODEL, RunnerResult
 from deploy.run.settings import DEFAULT, LEAN, Settings
-from deploy.store.store import Blob
+from deploy.store.store import Blob, Store
 
 
 @dataclass(frozen=True)
@@ -367,6 +367,11 @@ def cache_name(settings: Settings, device: Device, bundle: Bundle, facts: Device
     # Other kernels read other packed weights: runs with and without them in turns would each pack theirs again.
     limits = f"-{sha256_bytes(' '.join(settings.limits).encode())[:8]}" if settings.limits else ""
     return f"weights/{model.sha256}.{manifest.target}-{manifest.engine}{limits}" if wanted and room else ""
+
+
+def cache_flags(store: Store, name: str) -> list[str]:
+    """The runner's flags for a cache of that name."""
+    return [f"--weights_cache={store.path(name)}"] if name else []
 
 
 def load_text(runner: RunnerResult) -> str:

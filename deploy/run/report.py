@@ -1,9 +1,10 @@
-"""A result as tables and JSON, and the steps on the way to it."""
+"""Tables and JSON for people and machines: a result, the inventory, a preflight."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from core import console
@@ -12,6 +13,7 @@ from core.console.units import counted, duration, took
 if TYPE_CHECKING:
     from core.console.live import Step
     from deploy.run.events import Event
+    from deploy.run.preflight import Finding
     from deploy.run.result import Result
 
 _PROFILE_ROWS = 20
@@ -177,6 +179,15 @@ def _profile(value: Result) -> None:
     )  # fmt: skip
 
 
+def preflight(found: Sequence[Finding]) -> None:
+    """Print a preflight on stderr: it explains an error, and stdout may carry JSON."""
+    rows = [[each.check, each.needs, each.has, "FAILS" if each.verdict == "bad" else each.verdict] for each in found]
+    console.table("Preflight", ["check", "needs", "has", "verdict"], rows, stderr=True)
+    for each in found:
+        if each.fix:
+            console.note(f"To fix {each.check}: {each.fix}")
+
+
 class ConsoleListener:
     """Shows steps as they happen, on stderr: a live line for each on a terminal, and a line for what came of it."""
 
@@ -187,6 +198,10 @@ class ConsoleListener:
         """Listen to one event."""
         if event.kind == "note":
             console.note(event.text)
+        elif event.kind == "findings":
+            if any(finding.verdict == "bad" for finding in event.findings):
+                with console.paused():
+                    preflight(event.findings)
         elif event.kind == "start" and event.text:
             # An upload says itself how far it is; how long the others take, the last time tells.
             key = "" if event.step == "upload" else event.text

@@ -20,8 +20,8 @@ from deploy.devices.probe import device_root, probe
 from deploy.run import collect, generate, preflight, runner
 from deploy.run.compare import Comparison
 from deploy.run.connect import machine_of
-from deploy.run.events import Steps
-from deploy.run.job import Job, Sized, cache_name
+from deploy.run.events import Step, Steps
+from deploy.run.job import Job, Sized, cache_flags, cache_name
 from deploy.run.needs import ProgramNeeds, bundle_digest
 from deploy.run.preflight import Finding, size
 from deploy.run.result import (
@@ -145,8 +145,8 @@ class Session:
         if survey is not None:
             facts = self._make_room(store, survey, facts)
             survey = self._verified(store, voucher, survey)
-        with self.steps.step("preflight"):
-            found = self._preflight(facts, self._missing(survey or _NOTHING))
+        with self.steps.step("preflight") as step:
+            found = self._preflight(facts, self._missing(survey or _NOTHING), step)
         self.cache = cache_name(settings, self.device, self.bundle, facts, self.job.model)
         if survey is None:  # a new device: nothing was touched on it before this line
             survey = self._open(store, settings, make=True) or _NOTHING
@@ -273,13 +273,14 @@ class Session:
         missing = {blob.sha256: blob for blob in needed if not survey.has(f"store/{blob.sha256}", blob)}
         return list(missing.values())
 
-    def _preflight(self, facts: DeviceFacts, missing: Sequence[Blob]) -> list[Finding]:
+    def _preflight(self, facts: DeviceFacts, missing: Sequence[Blob], step: Step) -> list[Finding]:
         found = preflight.check(
             self.bundle, facts, self.needs, self.job.method,
             upload_bytes=sum(blob.size for blob in missing),
             program_bytes=self.job.model.size + sum(blob.size for blob in self.job.data.values()),
             output_bytes=self.job.output_bytes,
         )  # fmt: skip
+        step.show(found)
         error = preflight.failure(found, self.device, self.bundle)
         if error is not None:
             raise error
@@ -295,7 +296,7 @@ class Session:
             if missing:
                 resumed = store.upload(missing, step.counter(total), self.deadline)
             for blob in missing:
-                voucher.computed(blob)
+                voucher.uploaded(blob)
             for folder, files in self._files().items():
                 if not self._has_folder(survey, folder):
                     self._arrange(store, voucher, folder, files)
@@ -359,8 +360,7 @@ class Session:
         return [*argv, *settings.engine_flags, *settings.limits, *cache, *(text.flags if text else ())]
 
     def _run(self, store: Store, settings: Settings, case: Sized) -> runner.RunnerResult:
-        above = f"../../{self.program}/"
-        cache = [f"--weights_cache={store.path(self.cache)}"] if self.cache else []
+        above, cache = f"../../{self.program}/", cache_flags(store, self.cache)
         argv = self._argv(settings, case, runner_in(self.bundle.path), above, cache)
         cooled, name = 0.0, self.device.name
         if settings.cooldown:

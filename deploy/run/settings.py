@@ -25,6 +25,12 @@ CPU_FEATURES = (
     *("avx512vbmi", "avx512_vnni", "avx512_fp16", "gfni", "amx_int8"),
 )
 """Features by which kernels are chosen: the names of ``runtime/engines/lean/xnnpack/cpu_features.cpp``."""
+_ALIASES = {
+    "asimd": "neon", "simd": "neon", "neonfma": "vfpv4", "asimdhp": "fp16", "fphp": "fp16", "asimddp": "dotprod",
+    "dot": "dotprod", "fma3": "fma", "avx512": "avx512f", "avx512dq": "avx512bw", "avx512vl": "avx512bw",
+    "avx512skx": "avx512bw", "avx512vnnigfni": "gfni", "amx": "amx_int8", "amxtile": "amx_int8",
+}  # fmt: skip
+"""Other names of theirs, in /proc/cpuinfo and in compilers' flags; plain ones."""
 
 
 def engine_flags(engine: str, *, provider: str = "", profile: bool = False) -> list[str]:
@@ -52,7 +58,7 @@ def cpu_features(text: str) -> str:
     Raises:
         UsageError: a word without its minus, or a feature that does not exist.
     """
-    known = {_plain(name): name for name in (*CPU_FEATURES, KLEIDIAI[1:])}
+    known = {_plain(name): name for name in (*CPU_FEATURES, KLEIDIAI[1:])} | _ALIASES
     found: dict[str, None] = {}
     for word in filter(None, map(str.strip, text.split(","))):
         name = _plain(word.removeprefix("-"))

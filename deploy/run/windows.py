@@ -50,8 +50,8 @@ class WindowsSession(Session):
             with self.steps.step("probe", "probing the device"):
                 facts = facts_of(stack.enter_context(there.opened(needs.libraries, self.deadline)), needs.libraries)
             files = self._files_there(there.runner)
-            with self.steps.step("preflight"):
-                found = self._preflight(facts, list(files.values()))
+            with self.steps.step("preflight") as step:
+                found = self._preflight(facts, list(files.values()), step)
             upload = self._send(there, files)
             answer = self._call(there, settings, self.job)
             collect.check_read(answer, self.job, self.device.name)

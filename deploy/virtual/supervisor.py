@@ -21,7 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from core.files import sha256_bytes, write_atomic, write_json
@@ -118,7 +118,7 @@ class State:
 
     def write(self, file: Path) -> None:
         """Store it."""
-        write_json(file, vars(self))
+        write_json(file, asdict(self))
 
 
 def read_state(folder: Folder) -> State | None:
@@ -151,7 +151,8 @@ class Launch:
     @classmethod
     def read(cls, folder: Folder) -> Launch:
         """The orders in ``folder``."""
-        return cls(**json.loads(folder.launch.read_text(encoding="utf-8")))
+        value = json.loads(folder.launch.read_text(encoding="utf-8"))
+        return cls(tuple(value["argv"]), float(value["idle_seconds"]), bool(value["connections_count"]))
 
     def write(self, folder: Folder) -> None:
         """Leave the orders in ``folder``."""

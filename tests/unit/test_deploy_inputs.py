@@ -260,7 +260,7 @@ SOURCE = ROOT / "runtime/engines/lean/xnnpack/cpu_features.cpp"
 def test_the_runner_is_given_its_own_names_once_checked() -> None:
     table = SOURCE.read_text(encoding="utf-8").partition("kFeatures[] = {")[2].partition("};")[0]
     assert tuple(re.findall(r'\{"(\w+)", ', table)) == CPU_FEATURES
-    assert cpu_features("-AVX512BW,-FMA,-SSE4.1") == "-avx512bw,-fma,-sse4_1"
+    assert cpu_features("-avx512skx,-FMA3,-neonfma") == "-avx512bw,-fma,-vfpv4"
     check_limits("lean", "-kleidiai,-sme2")
     check_limits("executorch", "")
     with pytest.raises(UsageError, match="cannot leave CPU features unused"):
