@@ -366,7 +366,8 @@ def _busy(lab: Lab, device: Device, wanted: list[Any], why: str) -> DeviceBusyEr
     return DeviceBusyError(
         f"{device.name} is in use{f' by {holder}' if holder else ''}: the place {place.name} is {state}{others}.",
         why or f"the lab's coordinator at {lab.address} gives a place to one at a time",
-        f"a longer INVOKE_SLIPWAY_WAIT (devices.run: _TIMEOUT), or labgrid-client -x {lab.address} -p {place.name} show",
+        f"a longer INVOKE_SLIPWAY_WAIT (devices.run: _TIMEOUT), or "
+        f"labgrid-client -x {lab.address} -p {place.name} show",
         (holder,) if holder else (),
     )
 

@@ -164,10 +164,10 @@ lock() {
   fi
   latest
   [ "$last" = "$mine" ] || { rm -f "lock/$mine"; busy; }
-  # A full disk is told by a program's echo: dash's own calls it an I/O error. The number's length stays the same, so that
-  # a full disk stops no beat.
-  beat() { clock; now=${now%.*}; env echo "$((1000000000 + ${now:-0} + limit))" 1<>"lock/$mine.until"; }
-  beat || { rm -f "lock/$mine" "lock/$mine.until"; exit 1; }
+  # The number's length stays the same, so that a full disk stops no beat. A program's echo tells of one: dash's own calls
+  # it an I/O error.
+  beat() { clock; now=${now%.*}; echo "$((1000000000 + ${now:-0} + limit))" 1<>"lock/$mine.until"; }
+  beat || { env echo "$limit" >"lock/$mine.until"; rm -f "lock/$mine" "lock/$mine.until"; exit 1; }
   echo "acquired $id"
   survey "$@"
   echo ready

@@ -159,5 +159,6 @@ def test_the_image_is_cached_and_always_the_same(tmp_path: Path) -> None:
     first = virtual_image.image(spec)
     assert virtual_image.image(spec) == first
     before = first.initrd.read_bytes()
-    virtual_image._build(spec, *virtual_image.trees(spec), tmp_path / "again", {})
+    (tmp_path / "again").mkdir()
+    virtual_image._build(spec, *virtual_image.trees(spec), tmp_path / "again")
     assert (tmp_path / "again/initrd.cpio").read_bytes() == before
