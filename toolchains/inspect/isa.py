@@ -48,13 +48,8 @@ class Architecture:
     def __init__(self, name: str, data: Mapping[str, Any]) -> None:
         self.name = name
         self.rules = tuple(
-            Rule(
-                rule["feature"],
-                re.compile(rule["mnemonics"]),
-                re.compile(rule["operands"]) if "operands" in rule else None,
-                rule.get("encoding") == "evex",
-            )
-            for rule in data["rules"]
+            Rule(feature, re.compile(names), re.compile(more[0]) if more and more[0] else None, more[1:] == ["evex"])
+            for feature, names, *more in data["rules"]
         )
         self.encodings = _encodings(data.get("encodings", {}))
         self.unknown = _encodings(data.get("unknown", {}))
