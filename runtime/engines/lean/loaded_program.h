@@ -21,7 +21,7 @@ namespace slipway::lean {
 
 struct LoadRequest {
   std::function<Result<DataStore>()> open;
-  std::vector<std::string> methods;         // to make ready, in this order; none: all
+  std::vector<std::string> methods;  // to make ready, in this order; none: all
   bool profile = false;
   // With a profile: keep intermediate values, too.
   bool values = false;
