@@ -243,13 +243,13 @@ Status pow_scalar_tensor(Other base, const TensorView& exponent, TensorView& out
                            [](auto power, auto number) { return power_of(number, power); });
 }
 
-#define SLIPWAY_ROW(name, in, expression) \
+#define SLIPWAY_BINARY_ROW(name, in, expression) \
   {"aten::" #name ".out", typed<binary<Binary_##name, In::in>>, Sharing::kEach},
-#define SLIPWAY_ROWS(name, in, expression)                                              \
+#define SLIPWAY_BINARY_ROWS(name, in, expression)                                       \
   {"aten::" #name ".Scalar_out", typed<binary<Binary_##name, In::in>>, Sharing::kEach}, \
       {"aten::" #name ".Tensor_out", typed<binary<Binary_##name, In::in>>, Sharing::kEach},
 constexpr KernelEntry kBinaryTable[] = {
-    SLIPWAY_OPS_OF_TENSORS(SLIPWAY_ROW) SLIPWAY_OPS_WITH_NUMBERS(SLIPWAY_ROWS)  // with commas
+    SLIPWAY_OPS_OF_TENSORS(SLIPWAY_BINARY_ROW) SLIPWAY_OPS_WITH_NUMBERS(SLIPWAY_BINARY_ROWS)  // with commas
     {"aten::add.Scalar_out", typed<add<1>>, Sharing::kEach},
     {"aten::add.out", typed<add<1>>, Sharing::kEach},
     {"aten::bitwise_left_shift.Tensor_Scalar_out", typed<binary<Binary_left_shift, In::kWhole>>,

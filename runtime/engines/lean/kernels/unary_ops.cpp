@@ -234,10 +234,10 @@ Status softmax(const TensorView& in, LineDim dim, Unused /*half_to_float*/, Tens
   });
 }
 
-#define SLIPWAY_ROW(name, in, expression) \
+#define SLIPWAY_UNARY_ROW(name, in, expression) \
   {"aten::" #name ".out", typed<unary<Unary_##name, In::in>>, Sharing::kEach},
 constexpr KernelEntry kUnaryTable[] = {
-    SLIPWAY_UNARY_OPS(SLIPWAY_ROW)  // rows with their commas
+    SLIPWAY_UNARY_OPS(SLIPWAY_UNARY_ROW)  // rows with their commas
     {"aten::_log_softmax.out", typed<softmax<true>>, Sharing::kEach},
     {"aten::_softmax.out", typed<softmax<false>>, Sharing::kEach},
     {"aten::elu.out", typed<elu>, Sharing::kEach},
