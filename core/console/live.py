@@ -303,6 +303,8 @@ def _say(console: Console, text: str, word: str = "") -> None:
 # What is shown now, by console: one display with a line for each step.
 _lock = threading.RLock()
 _screens: dict[Console, tuple[Progress, list[Step]]] = {}
+_pauses: list[object] = []
+"""Blocks of `paused` that are open."""
 
 
 def _show(console: Console, made: Step) -> None:
@@ -314,7 +316,7 @@ def _show(console: Console, made: Step) -> None:
         task = progress.add_task("", total=made.total, step=made, visible=not (_whole and steps))
         made._shown = (progress, task)
         steps.append(made)
-        if len(steps) == 1:
+        if len(steps) == 1 and not _pauses:
             progress.start()
 
 
@@ -332,19 +334,18 @@ def _hide(console: Console, made: Step) -> None:
 
 @contextlib.contextmanager
 def paused() -> Iterator[None]:
-    """Take the live lines away while another program writes to the terminal."""
+    """Take the live lines away while another program writes to the terminal, those of steps that begin then, too."""
     with _lock:
-        stopped = [progress for progress, _ in _screens.values()]
-        for progress in stopped:
+        _pauses.append(None)
+        for progress, _ in _screens.values():
             progress.stop()
     try:
         yield
     finally:
         with _lock:
-            shown = [progress for progress, _ in _screens.values()]
-            for progress in stopped:
-                if progress in shown:
-                    progress.start()
+            _pauses.pop()
+            for progress, _ in () if _pauses else _screens.values():
+                progress.start()
 
 
 def _progress(console: Console) -> Progress:

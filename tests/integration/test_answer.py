@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import re
 import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from core.paths import ROOT
+from core.paths import ROOT, cache_dir
 from models.text import source
 from models.text.tokenizer import Tokenizer
 from models.users import packages
@@ -146,6 +148,27 @@ def test_a_talk_keeps_what_was_read(net: Path) -> None:
     assert "holds 6 of 48 tokens" in done.stderr
     assert "The model has forgotten the talk.\nholds 0 of 48 tokens" in done.stderr
     assert "and the model holds 48" in done.stderr
+
+
+def test_a_talk_in_a_terminal(net: Path) -> None:
+    """Its lines are kept for the next talk, and nothing is drawn over the one that is typed."""
+    ours, theirs = os.openpty()
+    argv = [str(ROOT / "inv"), "chat", "--model", str(net), "--generate", "5"]
+    env = {**os.environ, "TERM": "xterm"}
+    child = subprocess.Popen(argv, stdin=theirs, stdout=theirs, stderr=theirs, env=env, start_new_session=True)
+    os.close(theirs)
+    said, typed = b"", ["why is\n", "\x1b[A\n", "/exit\n"]
+    with contextlib.suppress(OSError):  # the end of the terminal
+        while piece := os.read(ours, 4096):
+            said += piece
+            if said.count(b"> ") + len(typed) == 4 and said.rstrip().endswith(b">"):
+                time.sleep(1)  # somebody thinks
+                os.write(ours, typed.pop(0).encode())
+    os.close(ours)
+    assert child.wait(60) == 0, said.decode(errors="replace")
+    _, first, *rest = said.split(b"\n> ")
+    assert b"running" not in b"".join([first[first.rindex(b"\n") :], *rest]).partition(b"/exit")[0], said
+    assert (cache_dir("chat") / "history").read_text().splitlines()[-2:] == ["why is", "/exit"]
 
 
 def test_a_talk_goes_on_after_the_connection_broke(net: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 import signal
@@ -196,6 +197,15 @@ def test_a_pipe_gets_plain_lines(screen: Screen) -> None:
     with console.step("running \x1b[31mevil"):
         pass
     assert written.getvalue() == "running \\x1b[31mevil\n"
+
+
+@pytest.mark.parametrize("talks", [False, True])
+def test_nothing_is_drawn_while_another_program_has_the_terminal(screen: Screen, talks: bool) -> None:
+    """Neither is a step that begins then."""
+    written = screen()
+    with live.paused() if talks else contextlib.nullcontext(), console.step("running mlp"):
+        time.sleep(0.3)
+        assert ("running mlp" in written.getvalue()) != talks
 
 
 def test_a_failure_has_its_mark_and_is_not_kept_as_an_estimate(screen: Screen, tmp_path: Path) -> None:
