@@ -155,9 +155,10 @@ def test_a_labelled_file(inv: Inv, tmp_path: Path) -> None:
     exact, half, coarse = found["rows"]
     assert exact["accuracy"]["top1"] == half["accuracy"]["top1"] == 0.9
     assert exact["accuracy"]["psnr"] > 100 > half["accuracy"]["psnr"] > 60 > coarse["accuracy"]["psnr"] > 20
-    assert exact["size"] > half["size"] > coarse["size"] > 0
+    assert exact["program_bytes"] > half["program_bytes"] > coarse["program_bytes"] > 0
     assert coarse["front"]
-    assert all(one["p50"] > 0 and one["load"] > 0 and one["memory"] > 1 << 20 for one in found["rows"])
+    assert all(one["latency"]["p50"] > 0 and one["latency"]["load"] > 0 for one in found["rows"])
+    assert all(one["peak_rss_bytes"] > 1 << 20 for one in found["rows"])
     assert json.loads((Path(found["folder"]) / "compare.json").read_text(encoding="utf-8"))["rows"] == found["rows"]
 
     broken = inv("compare", *words, "--metric", f"{tmp_path / 'own.py'}:missing")
