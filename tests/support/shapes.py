@@ -46,7 +46,7 @@ PLAIN: dict[str, Any] = {"use_sdpa_with_kv_cache": False}
 ARM, X86 = "linux-arm64", "linux-x86_64"
 A53, A76, MAX, ANDROID = (ARM, "cortex-a53"), (ARM, "cortex-a76"), (ARM, "max"), ("android-arm64", "cortex-a76")
 ARMV7, ARMV6 = ("linux-armv7", "cortex-a7"), ("linux-armv6", "arm1176")
-VNNI, AVX2 = (X86, "-avx512vnni"), (X86, "-avx512f")
+VNNI, AVX2 = (X86, "-avx512_vnni"), (X86, "-avx512f")
 ROWS: dict[str, tuple[str, Mapping[str, Any], Mapping[str, Any], tuple[tuple[str, str], ...]]] = {
     "llama-fp32": ("llama3_2", {}, {}, (AVX2, A53, ARMV6)),
     "llama-int4-bytes": ("llama3_2", BYTES, INT4 | EMBED4, (VNNI, MAX, ARMV7)),
