@@ -184,7 +184,7 @@ def _cases(
             )
             outputs = [reference.save(folder, f"output{index}-{name}", one) for index, one in enumerate(right)]
             computed = right
-        allowed = tolerances.tolerances(quantized.program, scheme, computed, measured, computed is not right)
+        allowed = tolerances.tolerances(quantized.program, scheme, computed, tensors, measured, computed is not right)
         allowed = beside(folder, f"-{name}", allowed, computed, true)
         warnings += _far(allowed, f" of the {name} size")
         found.append(Case(name=name, inputs=tuple(files), outputs=tuple(outputs), tolerances=tuple(allowed)))
@@ -264,7 +264,7 @@ def run_earlier(
                 f"method {name} is {agreement.max_abs:.4g} away from the model, more than {agreement.limit:.4g}: "
                 f"{agreement.why}"
             )
-        allowed = tolerances.tolerances(quantized[name].program, scheme, computed)
+        allowed = tolerances.tolerances(quantized[name].program, scheme, computed, quantized[name].inputs)
         done.append(
             Method(
                 name=name, inputs=tuple(inputs), outputs=tuple(outputs), tolerances=tuple(allowed),
@@ -348,7 +348,10 @@ def make(
             outputs, agreement = {1: computed}, right
     warnings += tolerances.doubts(agreement, [one for each in outputs.values() for one in each])
     sized, unchecked = _cases(request, scheme, folder, host, quantized, trusted) if alone else ([], [])
-    each_run = [tolerances.tolerances(quantized.program, scheme, each, measured, trusted) for each in outputs.values()]
+    each_run = [
+        tolerances.tolerances(quantized.program, scheme, each, quantized.inputs, measured, trusted)
+        for each in outputs.values()
+    ]
     allowed = tuple(map(tolerances.widest, zip(*each_run, strict=True)))
     if measured and alone and any(one.rms is not None for one in allowed):
         found = perturbing.find(quantized.program, quantized.inputs, measured)

@@ -9,7 +9,7 @@ import torch
 
 from core.formats.program import ENDLESS, Agreement, Tolerance
 from models.loading import reference
-from models.lowering.graphs import is_dequantize, layers, source
+from models.lowering.graphs import is_dequantize, layers, source, weight_argument
 from models.reference.perturbing import RUNS, Measured
 from models.zoo.schemes import Scheme
 
@@ -91,6 +91,48 @@ def inputs_quantized_directly(program: Any) -> bool:
     return True
 
 
+class _Flips(torch.fx.Interpreter):  # type: ignore[misc]  # torch's types are not read here
+    """Runs a quantized graph and keeps the largest product of an activation's step and a weight."""
+
+    def __init__(self, module: Any) -> None:
+        super().__init__(module, garbage_collect_values=False)
+        self.largest = 0.0
+
+    def run_node(self, node: Any) -> Any:
+        """The node's value, as the base class computes it."""
+        result = super().run_node(node)
+        position = weight_argument(node)
+        if position is not None:
+            activation = source(node.args[position - 1])
+            if is_dequantize(activation):
+                weight = self.env[node.args[position]]
+                self.largest = max(self.largest, self._step(activation) * float(weight.abs().max()))
+        return result
+
+    def _step(self, dequantize: Any) -> float:
+        """The largest scale of the integers that ``dequantize`` turns into floats."""
+        for argument in dequantize.args[1:]:
+            value = self.env[argument] if isinstance(argument, torch.fx.Node) else argument
+            if isinstance(value, torch.Tensor) and value.is_floating_point():
+                return float(value.abs().max())
+            if isinstance(value, float):
+                return abs(value)
+        return 0.0
+
+
+def _largest_flip(program: Any, inputs: Sequence[Any]) -> float:
+    """The most that one flipped activation changes a layer's output: its step times the layer's largest weight.
+
+    Args:
+        program: quantized and exported, before lowering.
+        inputs: those of the reference.
+    """
+    flips = _Flips(program.module())
+    with torch.no_grad():
+        flips.run(*inputs)
+    return flips.largest
+
+
 def _eight_bits(reach: float, because: str) -> Tolerance:
     return Tolerance(
         atol=reach / 127, rtol=0.0, why=f"{because}: one step of 8 bits over the output's spread ({reach:.4g})"
@@ -115,7 +157,16 @@ def _small(reach: float) -> float:
     return max(_SHARE * reach, _FP32 * min(1.0, reach))
 
 
-def _one(output: Any, scheme: Scheme, step: float | None, shallow: bool) -> Tolerance:
+def _flipped(reach: float, flip: float) -> Tolerance:
+    because = "dynamic int8 of the inputs themselves"
+    rounding = _float(reach, f"{because}: the integers agree, the float32 scales round")
+    if not flip:
+        return rounding
+    why = f"{because}: one may round to the next integer ({flip:.4g})"
+    return Tolerance(atol=rounding.atol + flip, rtol=rounding.rtol, why=why)
+
+
+def _one(output: Any, scheme: Scheme, step: float | None, shallow: bool, flip: float) -> Tolerance:
     reach = spread(output)
     if is_whole(output):
         why = "none" if output is None else "whole numbers must be the same"
@@ -128,7 +179,7 @@ def _one(output: Any, scheme: Scheme, step: float | None, shallow: bool) -> Tole
     if not scheme.dynamic:
         return _float(reach, "fp32: the order of additions differs between CPUs")
     if shallow:
-        return _float(reach, "dynamic int8 of the inputs themselves: the integers agree, the float32 scales round")
+        return _flipped(reach, flip)
     return _eight_bits(reach, "dynamic int8 in inner layers, where float32 rounding can flip an activation")
 
 
@@ -136,6 +187,7 @@ def tolerances(
     program: Any,
     scheme: Scheme,
     outputs: Sequence[Any],
+    inputs: Sequence[Any] = (),
     measured: Sequence[Measured] = (),
     same_arithmetic: bool = True,
 ) -> tuple[Tolerance, ...]:
@@ -144,20 +196,25 @@ def tolerances(
     Args:
         program: the exported program in its scheme, before lowering.
         outputs: the reference's.
+        inputs: the reference's; without them, the tolerance of dynamic int8 has no room for a flipped activation.
         measured: what `models.reference.perturbing.measure` has found.
         same_arithmetic: the reference's engine quantizes as devices do; PyTorch does not.
     """
     steps = output_steps(program) if scheme.method == "pt2e" else []
-    found = of_outputs(scheme, outputs, steps)
+    shallow = scheme.dynamic and inputs_quantized_directly(program)
+    flip = _largest_flip(program, inputs) if shallow and inputs else 0.0
+    found = of_outputs(scheme, outputs, steps, shallow=shallow, flip=flip)
     if not measured:
         return found
     return tuple(
-        _as_measured(one, scheme, output, moves, same_arithmetic)
+        _as_measured(one, scheme, output, moves, shallow, same_arithmetic)
         for one, output, moves in zip(found, outputs, measured, strict=True)
     )
 
 
-def _as_measured(plain: Tolerance, scheme: Scheme, output: Any, moves: Measured, same_arithmetic: bool) -> Tolerance:
+def _as_measured(
+    plain: Tolerance, scheme: Scheme, output: Any, moves: Measured, shallow: bool, same_arithmetic: bool
+) -> Tolerance:
     """What was measured in place of a rule, or beside it.
 
     Single elements may move `_ROOM` times as far as in the perturbed runs. So may the root mean square and the gain: a
@@ -185,10 +242,10 @@ def _as_measured(plain: Tolerance, scheme: Scheme, output: Any, moves: Measured,
         # Over the zoo, an emulated Cortex-A76 moves outputs by 0.7 (MobileNetV2) to 1.1 times (one layer) this rms.
         atol, why = max(plain.atol, noise.largest), plain.why
     else:
-        # Outputs in steps of their own move by whole ones: no room is needed.
-        flips_allowed = 1 if scheme.method == "pt2e" else _ROOM
+        # Outputs in steps of their own move by whole ones, and flips of inputs are bounded: no room is needed.
+        flips_allowed = 1 if scheme.method == "pt2e" or shallow else _ROOM
         measured = max(_ROOM * noise.largest, 1.0001 * flips_allowed * flip.largest)
-        atol = max(measured, least, plain.atol if scheme.method == "pt2e" else 0.0)
+        atol = max(measured, least, plain.atol if scheme.method == "pt2e" or shallow else 0.0)
         why = plain.why if atol > measured or atol == plain.atol else _found(scheme, moves, flips_allowed)
     rms = max(_ROOM * max(noise.rms, flip.rms), least)
     gain = max(_ROOM * max(noise.gain, flip.gain), _GAIN)
@@ -214,15 +271,17 @@ def of_outputs(
     steps: Sequence[float | None],
     *,
     shallow: bool = False,
+    flip: float = 0.0,
 ) -> tuple[Tolerance, ...]:
     """One tolerance an output.
 
     Args:
         steps: in which each output is quantized; ``None``, or none at all, where it is not.
         shallow: whether only inputs of the program are quantized dynamically.
+        flip: what one of them changes that rounds to the next integer.
     """
     padded = [*steps, *([None] * (len(outputs) - len(steps)))]
-    return tuple(_one(output, scheme, step, shallow) for output, step in zip(outputs, padded, strict=True))
+    return tuple(_one(output, scheme, step, shallow, flip) for output, step in zip(outputs, padded, strict=True))
 
 
 def widest(all_of_them: Sequence[Tolerance]) -> Tolerance:

@@ -363,7 +363,7 @@ def test_no_module_needs_linux_to_be_imported() -> None:
     """What Linux alone has is missing on macOS: a module that names it at its top would end the front door there."""
     done = ran([sys.executable, "-c", NOT_ON_MACOS, ROOT], timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert int(done.stdout) > 150
+    assert int(done.stdout) > 160
 
 
 def test_adbutils_of_another_platforms_wheel_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
