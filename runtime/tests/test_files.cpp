@@ -163,6 +163,18 @@ std::string content(std::size_t size) {
   return text;
 }
 
+TEST(a_digest_of_pieces_is_that_of_the_whole) {
+  const std::string text = content(1000);
+  for (const unsigned piece : {1U, 7U, 63U, 64U, 65U, 100U, 999U}) {
+    slipway::Sha256 hash;
+    for (std::size_t at = 0; at < text.size(); at += piece) {
+      const std::string part = text.substr(at, piece);
+      hash.add(part.data(), part.size());
+    }
+    CHECK_EQUAL(hash.hex(), slipway::sha256_hex(text.data(), text.size()));
+  }
+}
+
 TEST(files_that_ran_are_digested_where_it_is_cheap) {
   const TemporaryFolder folder;
   const std::string large = folder.file("large"), small = folder.file("small");

@@ -98,6 +98,12 @@ TEST(a_result_has_the_instructions_of_each_execution) {
   CHECK(slipway::run_text(report).find("10 to 12 instructions in each execution") != std::string::npos);
 }
 
+TEST(json_for_people_has_a_line_for_each_member) {
+  JsonWriter json(JsonWriter::Form::kLines);
+  json.begin_object().members("a", 1).key("b").list(std::vector<int>{2}, [&](int c) { json.object("c", c); });
+  CHECK_EQUAL(json.end_object().text(), "{\n  \"a\":1,\n  \"b\":[{\n      \"c\":2}]}");
+}
+
 TEST(json_escapes) {
   CHECK_EQUAL(json_escape("plain"), "plain");
   CHECK_EQUAL(json_escape("a\"b\\c"), "a\\\"b\\\\c");
