@@ -14,6 +14,7 @@ import invoke
 import pytest
 
 import tasks
+from commands import deploy
 from commands.requests import Deploy, Export
 from core import console
 from core.cli import invoked
@@ -22,6 +23,7 @@ from core.cli.request import Reported, check_settings
 from core.cli.task import task
 from core.errors import BuildError, ConfigError, UsageError
 from core.paths import ROOT
+from deploy.devices.inventory import get_device
 from deploy.run.settings import Settings
 from tests.conftest import Inv
 
@@ -235,6 +237,12 @@ def test_json_is_one_document(own: bool, capsys: pytest.CaptureFixture[str], mon
     assert caught.value.code == BuildError.exit_code
     said = json.loads(capsys.readouterr().out)
     assert said == {"builds": ["failed"]} if own else said["error"] == "build"
+
+
+@pytest.mark.parametrize("typed", [set(), {"etdump"}, {"values"}])
+def test_how_a_program_runs_is_what_was_typed(typed: set[str]) -> None:
+    found = deploy._settings(Deploy(tasks.DEFAULTS, **dict.fromkeys(typed, True)), get_device("local"), "lean")
+    assert (found.values, found.etdump) == ("values" in typed, bool({"etdump", "values"} & typed))
 
 
 def test_a_request_is_frozen_and_knows_what_was_typed() -> None:

@@ -8,6 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 
 from core.errors import BuildError, BundleError
 from core.formats.bundle import SBOM, Checks, FileEntry, Native
@@ -120,6 +122,12 @@ FILES = (FileEntry(path="lib/libXNNPACK.a", size=1, sha256="b" * 64),)
 GIT = {"place": "git", "url": "https://example.org/cpuinfo.git", "commit": "c" * 40}
 
 
+def problems(document: dict[str, Any]) -> str:
+    """What CycloneDX's own schema has against the document; empty when nothing."""
+    found = JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(document))
+    return str(found or "")
+
+
 @pytest.fixture
 def document(tmp_path: Path) -> dict[str, Any]:
     xnnpack = package(tmp_path, "xnnpack", "lib/libXNNPACK.a", source=PIN)
@@ -140,6 +148,13 @@ def document(tmp_path: Path) -> dict[str, Any]:
 def component(document: dict[str, Any], name: str) -> dict[str, Any]:
     (found,) = (item for item in document["components"] if item["name"] == name)
     return dict(found)
+
+
+def test_it_is_what_the_schema_says(document: dict[str, Any]) -> None:
+    assert document["specVersion"] == "1.6"
+    assert problems(document) == ""
+    document["components"][0]["hashes"] = "none"
+    assert "hashes" in problems(document) or "none" in problems(document)
 
 
 def test_it_names_versions_licences_sources_and_files(document: dict[str, Any]) -> None:

@@ -25,6 +25,7 @@ from deploy.transport.adb.port import PORT_VARIABLE
 from deploy.transport.adb.server import Seen, Server, attach, parse_devices, pick, running_server, users_server
 from deploy.transport.adb.transport import AdbChannel
 from deploy.transport.deadline import Deadline
+from deploy.transport.local import LocalChannel, LocalTransport
 from deploy.transport.ssh import keys as ssh_known
 from deploy.transport.ssh.auth import AuthTransport
 from deploy.transport.ssh.connect import LOST
@@ -183,6 +184,24 @@ def test_input_has_an_end_and_a_stream_without_a_status_is_a_broken_connection()
         with pytest.raises(BrokenPipeError):
             channel.send(b"nobody hears it", 1)
         channel.end_input()
+
+
+class Stalling(LocalChannel):
+    """A command that takes half of a file, and after that its end."""
+
+    def send(self, data: bytes, seconds: float) -> None:
+        super().send(data[: len(data) // 2], seconds)
+        raise TimeoutError
+
+
+def test_a_file_that_was_not_taken_whole_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_bytes(b"x" * 1000)
+    with LocalTransport() as local:
+        local.put(tmp_path / "file", str(tmp_path / "whole"), lambda _: None, Deadline.after(20))
+        assert (tmp_path / "whole").stat().st_size == 1000
+        monkeypatch.setattr("deploy.transport.local.LocalChannel", Stalling)
+        with pytest.raises(UnreachableError, match="broke"):
+            local.put(tmp_path / "file", str(tmp_path / "half"), lambda _: None, Deadline.after(20))
 
 
 def test_adbutils_comes_from_a_folder_of_its_own_where_it_has_no_wheel(
