@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, cast
 
@@ -135,9 +136,27 @@ def test_figures_are_kept_if_nobody_else_computed(
     found: Any = {name: one.model_copy(update={"others": others}) for name, one in CELLS.items()}
     monkeypatch.setattr(peers, "sweep", lambda *_: found)
     monkeypatch.setattr(measuring, "engine", lambda name: LEAN_BUNDLE)
-    monkeypatch.setattr(peers, "about", lambda rounds: "by whom")
+    monkeypatch.setattr(peers, "peaks", lambda lean: {1: (10.0, 5.0), 2: (20.0, 5.0)})
+    monkeypatch.setattr(peers, "about", lambda rounds, most: "by whom")
     peers.run(Bench(what="peers", update=True))
     assert ("| resnet18 fp32 | 1 / 0.5 |" in peers.TABLE.text()) is kept
+
+
+def test_the_share_of_the_limit_is_of_multiply_adds_or_of_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peers, "dist_part", lambda part: tmp_path / part)
+    folder = tmp_path / "nets" / "lstm-32-torch"
+    folder.mkdir(parents=True)
+    work = {"multiply_adds": 2_500_000, "weights": 500_000, "moved_bytes": 0}
+    (folder / "work.json").write_text(json.dumps(work), encoding="utf-8")
+    _, *lines = peers.shares(CELLS, {1: (5.0, 1.0), 2: (5.0, 4.0)})
+    # Of 3 ms and of 1.5 ms, one after the other: 2 ms for 2 MB and 1 ms for 5 million operations; of 1 ms and 0.5 ms,
+    # in 8 bits: a quarter of the bytes.
+    assert lines == [
+        ["lstm fp32", "2.5 million", "2 MB", "67% / 67%"],
+        ["lstm qd8_qc8w", "2.5 million", "0.5 MB", "100% / 200%"],
+    ]
 
 
 def test_some_nets_are_not_kept_and_an_unknown_runtime_is_refused() -> None:

@@ -5,6 +5,7 @@ Imports torch and the packages. A conversion to 8 bits begins with what the one 
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -17,6 +18,7 @@ import torch
 from core.errors import ExportError
 from verify.bench.making import make, prepare_packages
 from verify.bench.nets import load
+from verify.bench.peers import WORK
 from verify.programs import serve
 
 
@@ -112,9 +114,23 @@ def _openvino8(job: Job) -> None:
 
 
 def _torch(job: Job) -> None:
+    """Beside it what there is to do: multiply-adds, weights that are read, bytes of inputs and outputs."""
     program = torch.export.export(job.net, job.inputs).module(check_guards=False)
     program.graph._tracer_cls = torch.fx.Tracer  # whoever loads it has not the exporter's
     torch.save(torch.fx.GraphModule(program, program.graph), job.folder / "model.pt")
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.utils.flop_counter import FlopCounterMode
+
+    counted = FlopCounterMode(display=False)
+    with counted, sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(False):  # fused kernels are not counted
+        outputs = job.net(*job.inputs)
+    layers = [one for one in job.net.modules() if not isinstance(one, torch.nn.Embedding)]  # of which few rows are read
+    work = {
+        "multiply_adds": counted.get_total_flops() // 2,
+        "weights": sum(one.numel() for layer in layers for one in layer.parameters(recurse=False)),
+        "moved_bytes": sum(one.nbytes for one in (*job.inputs, *outputs)),
+    }
+    (job.folder / WORK).write_text(json.dumps(work), encoding="utf-8")
 
 
 def _compiled(job: Job) -> None:

@@ -16,10 +16,11 @@ from core.errors import BuildError
 from core.files import sha256_bytes, sha256_file
 from core.formats.bundle import Bundle
 from core.paths import dist_part
-from deploy.run.needs import bundle_digest
+from core.processes.commands import run as run_command
+from deploy.run.needs import bundle_digest, runner_here
 from models.request import versions
 from verify.bench import measuring, nets
-from verify.bench.measuring import LEAN, Case, Measured, Subject, bits_of
+from verify.bench.measuring import LEAN, THREADS, Case, Cells, Measured, Subject, bits_of
 from verify.bench.nets import CODE, Exported, export, load
 from verify.programs import Wanted, make_all, pick
 from verify.tables import Table, table_of
@@ -41,6 +42,8 @@ NETS = {
 """Lean's scheme in 8 bits; the others quantize activations at run time, too, where it does."""
 AIM_MS = 400.0
 """How long the executions of one process take, all together."""
+WORK = "work.json"
+"""Beside torch's conversion in fp32: what there is to do."""
 _RUNNING = Path(__file__).with_name("running.py")
 _CONVERTING = Path(__file__).with_name("converting.py")
 
@@ -126,16 +129,45 @@ def sweep(chosen: Sequence[Exported], runtimes: Sequence[str], lean: Bundle, rou
     return measuring.sweep("peers", subjects, [sha256_file(_RUNNING), bundle_digest(lean)], rounds)
 
 
+Peaks = Mapping[int, tuple[float, float]]
+"""By the number of threads: 10^9 operations in float32 and 10^9 bytes a second, at most."""
+
+
+def peaks(lean: Bundle) -> Peaks:
+    """What this processor can do, by the runner's loops of fused multiply-adds and of reading."""
+    words = [*runner_here(lean), "--roofline", f"--cpu_threads={THREADS[-1]}", "--json"]
+    done = run_command(words, error=BuildError, what="Measuring what the processor can do")
+    points = json.loads(done.stdout)["roofline"]
+    return {one["threads"]: (one["gflops"], one["gbytes_per_s"]) for one in points}
+
+
+def shares(cells: Cells, most: Peaks) -> list[list[str]]:
+    """Headings and lines: what there is to do, and how much of the processor's speed lean reaches with it."""
+    lines = []
+    for name, seen in cells.items():
+        file = _folder(name.split()[0], 32, "torch") / WORK
+        mine = seen.figures[LEAN].p50_ms
+        if file.is_file() and mine:
+            work = json.loads(file.read_text(encoding="utf-8"))
+            operations, moved = 2 * work["multiply_adds"], work["weights"] * bits_of(name) // 8 + work["moved_bytes"]
+            # Whichever takes longer, in ms.
+            least = {n: max(operations / flops, moved / read) / 1e6 for n, (flops, read) in most.items()}
+            reached = " / ".join(f"{least[n] / mine[n]:.0%}" for n in THREADS)
+            lines.append([name, f"{operations / 2e6:.3g} million", f"{moved / 1e6:.3g} MB", reached])
+    return [["net", "multiply-adds", "weights, inputs and outputs", "lean's share of the limit"], *lines]
+
+
 TABLE = Table("docs/speed.md", "peers")
 EXAMPLE = "./inv self.bench --what peers --only 'resnet18,lstm fp32' --runtimes onnxruntime,ncnn"
 
 
-def about(rounds: int) -> str:
-    """Versions, processor, and how it was measured."""
+def about(rounds: int, most: Peaks) -> str:
+    """Versions, processor, what it can do at most, and how it was measured."""
     pins = dict(pin.partition(" ;")[0].split("==") for name in ("export", "peers") for pin in requirements(name))
     named = ", ".join(f"{name} {pins[one.package]}" for name, one in RUNTIMES.items())
     how = f"{rounds} processes of each runtime and number of threads in turns and random order"
-    return f"{how}; {named}; {measuring.machine()}\n"
+    peak = [" / ".join(f"{most[threads][at]:.0f}" for threads in THREADS) for at in (0, 1)]
+    return f"{how}; {named}; {measuring.machine()}, at most {peak[0]} GFLOPS and {peak[1]} GB/s\n"
 
 
 def run(request: Bench) -> None:
@@ -147,9 +179,11 @@ def run(request: Bench) -> None:
     every = programs()
     chosen = [every[name] for name in pick(every, request.only, EXAMPLE)]
     runtimes = pick(RUNTIMES, request.runtimes, EXAMPLE)
-    cells = sweep(chosen, runtimes, measuring.engine(LEAN), request.runs)
-    tables = measuring.views(cells)
-    said = about(request.runs)
+    lean = measuring.engine(LEAN)
+    most = peaks(lean)
+    cells = sweep(chosen, runtimes, lean, request.runs)
+    tables = [*measuring.views(cells), shares(cells, most)]
+    said = about(request.runs, most)
     if request.update and len(measuring.undisturbed(cells)) == len(cells):
         text = "\n".join(table_of(heads, lines) for heads, *lines in tables)
         TABLE.write(f"{measuring.goal(cells)}\n{text}\n{said}\n")
