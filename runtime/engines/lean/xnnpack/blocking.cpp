@@ -2,7 +2,9 @@
 
 #include <xnnpack/common.h>
 #include <xnnpack/compute.h>
+#include <xnnpack/config.h>
 #include <xnnpack/hardware-config.h>
+#include <xnnpack/operator-type.h>
 #include <xnnpack/operator.h>
 #include <xnnpack/subgraph.h>
 
@@ -42,8 +44,10 @@ constexpr std::size_t kTilesPerThread = 16;
 constexpr std::size_t kManyWeights = std::size_t{512} * 1024;
 // To begin and to end a tile of one panel, whatever its depth (vector_kernels.cpp has it measured).
 constexpr std::size_t kEdgeCycles = 50;
-constexpr std::size_t kBytesPerCycle = 32;              // from the second cache
-constexpr std::size_t kLeastTask = 8000;                // 2 us: threads ask each other for the next one
+constexpr std::size_t kBytesPerCycle = 32;  // from the second cache
+constexpr std::size_t kLeastTask = 8000;    // 2 us: threads ask each other for the next one
+constexpr std::size_t kSquare = 64;         // elements in each direction that are transposed in a task
+constexpr std::size_t kSquaresPerThread = 4;
 constexpr std::size_t kPiece = std::size_t{16} * 1024;  // bytes that one core computes sooner than two
 
 // Roughly what a core multiplies in a cycle, by an element's bytes: fewer make a layer worth sharing sooner.
@@ -367,6 +371,51 @@ void set_pieces(xnn_operator* op, compute_parameters* compute) {
   }
 }
 
+// 0 for what is no task over squares.
+std::size_t dims_of_squares(const compute_parameters& compute) {
+  switch (compute.type) {
+    case xnn_parallelization_type_2d_tile_2d:
+      return 2;
+    case xnn_parallelization_type_3d_tile_2d:
+      return 3;
+    case xnn_parallelization_type_4d_tile_2d:
+      return 4;
+    case xnn_parallelization_type_5d_tile_2d:
+      return 5;
+    case xnn_parallelization_type_6d_tile_2d:
+      return 6;
+    default:
+      return 0;
+  }
+}
+
+// XNNPACK transposes 32 by 32 elements in a task. Of an image's three colours that is so little that calls
+// take as long as the work.
+void set_transposition(xnn_operator* op, compute_parameters* compute, std::size_t threads) {
+  const std::size_t dims = dims_of_squares(*compute);
+  const xnn_transpose_config& theirs = *xnn_init_transpose_config();
+  xnn_transposec_ukernel_fn& kernel = op->context.transpose.const_size_ukernel;
+  const bool words = kernel == theirs.x32.const_size_ukernel;
+  if (dims == 0 ||
+      !(words || kernel == theirs.x8.const_size_ukernel || kernel == theirs.x16.const_size_ukernel)) {
+    return;
+  }
+  std::size_t all = 1;
+  for (std::size_t i = 0; i < dims; ++i) {
+    all *= compute->range[i];
+  }
+  const std::size_t share = threads == 1 ? all : all / (threads * kSquaresPerThread);
+  const std::size_t elements = std::max(kSquare * kSquare / 4, std::min(share, kSquare * kSquare));
+  std::size_t& width = compute->tile[0];
+  std::size_t& height = compute->tile[1];
+  height = std::min(kSquare, compute->range[dims - 1]);
+  width = std::min(ceiling(elements / height, kSquare / 4), compute->range[dims - 2]);
+  height = std::min(ceiling(elements / width, kSquare / 4), compute->range[dims - 1]);
+  if (const TileSet* ours = float_tiles(); ours != nullptr && words) {
+    kernel = reinterpret_cast<xnn_transposec_ukernel_fn>(ours->transpose);
+  }
+}
+
 // Products; on processors that only XNNPACK has kernels for, XNNPACK's order is left.
 bool has_blocks(const xnn_operator& op) {
   return XNN_ARCH_X86_64 != 0 &&
@@ -383,6 +432,10 @@ void set_blocks(xnn_runtime_t runtime, std::size_t threads) {
       }
       if (threads > 1 && (XNN_ARCH_X86_64 != 0 || op->lookup_table != nullptr)) {
         set_pieces(op, &op->compute[0]);
+      }
+      if (op->type == xnn_operator_type_transpose_nd_x8 || op->type == xnn_operator_type_transpose_nd_x16 ||
+          op->type == xnn_operator_type_transpose_nd_x32) {
+        set_transposition(op, &op->compute[0], threads);
       }
       if (!has_blocks(*op)) {
         continue;

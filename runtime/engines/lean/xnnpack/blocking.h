@@ -36,12 +36,12 @@ class ByteTables {
   std::map<std::uint32_t, Table> tables_;  // by the number of the node that looks it up
 };
 
-// Convolutions in 8 bits over an image of few channels, as a net's first layer is.
+// Convolutions over an image of few channels, as a net's first layer is.
 //
-// XNNPACK's kernels take each pixel of a window by itself and pad its channels to what they multiply at once:
-// with three channels most of that is padding. Here the pixels of a window are copied together, one window
-// after the other (im2col), and the layer is a product over them. Sums of integers are the same in any order,
-// so the results have the same bits.
+// XNNPACK's kernels take each pixel of a window by itself, by a pointer of its own: a window of 7x7 has 392
+// bytes of them, and 147 bytes of three channels in 8 bits. In 8 bits they also pad the channels to what they
+// multiply at once. Here the pixels of a window are copied together, one window after the other (im2col), and
+// the layer is a product over them. The sums have the same order, so the results have the same bits.
 
 // Whether the node is such a convolution, and this processor computes it faster so. It depends on the window
 // and the weights alone: methods with other sizes of images share the packed weights.

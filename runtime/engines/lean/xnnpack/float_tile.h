@@ -436,6 +436,67 @@ void ON(pack_rows)(std::size_t columns, std::size_t depth, std::size_t panel, co
   }
 }
 
+// Three rows become columns that lie one behind the other, as an image's colours do.
+INLINE void ON(interleave)(const char* input, std::size_t stride, std::size_t width, float* to) {
+  const auto row = [&](std::size_t i) { return reinterpret_cast<const float*>(input + i * stride); };
+  std::size_t x = 0;
+  for (; x + kLanes <= width; x += kLanes, to += 3 * kLanes) {
+    const Vector::Type rows[3] = {Vector::load_any(row(0) + x), Vector::load_any(row(1) + x),
+                                  Vector::load_any(row(2) + x)};
+    Vector::store(to, Vector::third<0>(rows));
+    Vector::store(to + kLanes, Vector::third<1>(rows));
+    Vector::store(to + 2 * kLanes, Vector::third<2>(rows));
+  }
+  for (; x < width; ++x, to += 3) {
+    for (std::size_t i = 0; i < 3; ++i) {
+      to[i] = row(i)[x];
+    }
+  }
+}
+
+// A square at the right or at the lower edge of what is transposed.
+[[gnu::noinline]] void ON(transpose_some)(const char* from, std::size_t input_stride, char* to,
+                                          std::size_t output_stride, std::size_t columns, std::size_t rows) {
+  Vector::Type all[kLanes];
+#pragma GCC unroll 16
+  for (std::size_t i = 0; i < kLanes; ++i) {
+    // Rows that are not there stand for themselves: nobody stores them.
+    const auto* row = reinterpret_cast<const float*>(from + (i < rows ? i : 0) * input_stride);
+    all[i] = columns == kLanes ? Vector::load_any(row) : Vector::load_some(row, columns);
+  }
+  Vector::transpose(all);
+#pragma GCC unroll 16
+  for (std::size_t i = 0; i < kLanes; ++i) {
+    if (i < columns) {
+      Vector::store_some(reinterpret_cast<float*>(to + i * output_stride), all[i], rows);
+    }
+  }
+}
+
+void ON(transpose_all)(const void* input, void* output, std::size_t input_stride, std::size_t output_stride,
+                       std::size_t width, std::size_t height) {
+  const auto* from = static_cast<const char*>(input);
+  auto* to = static_cast<char*>(output);
+  if (height == 3 && output_stride == height * sizeof(float)) {
+    ON(interleave)(from, input_stride, width, static_cast<float*>(output));
+    return;
+  }
+  for (std::size_t x = 0; x < width; x += kLanes) {
+    for (std::size_t y = 0; y < height; y += kLanes) {
+      const char* source = from + y * input_stride + x * sizeof(float);
+      char* target = to + x * output_stride + y * sizeof(float);
+      const std::size_t columns = width - x < kLanes ? width - x : kLanes;
+      const std::size_t rows = height - y < kLanes ? height - y : kLanes;
+      if (columns < kLanes || rows < kLanes) {
+        ON(transpose_some)(source, input_stride, target, output_stride, columns, rows);
+      } else {
+        ON(transpose)(reinterpret_cast<const float*>(source), input_stride / sizeof(float),
+                      reinterpret_cast<float*>(target), output_stride / sizeof(float));
+      }
+    }
+  }
+}
+
 // The bits of a vector as whole numbers.
 using Words = std::uint32_t __attribute__((vector_size(sizeof(Vector::Type))));
 
@@ -627,6 +688,7 @@ constexpr TileSet all_tiles(const char* isa, double second_cache) {
           static_cast<PackRows<Half, Half>>(&ON(pack_rows)),
           static_cast<PackRows<float, Half>>(&ON(pack_rows)),
           &ON(pack_quads),
+          &ON(transpose_all),
           {SLIPWAY_TILES(1, float), SLIPWAY_TILES(2, float), SLIPWAY_TILES(3, float)},
           {SLIPWAY_TILES(1, Half), SLIPWAY_TILES(2, Half)},
           {kDepthwise<9, float>, kDepthwise<25, float>, kDepthwise<49, float>, kDepthwise<81, float>,

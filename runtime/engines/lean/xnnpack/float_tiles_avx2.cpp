@@ -58,6 +58,17 @@ struct Vector {
     }
   }
 
+  // That vector of three rows that are interleaved.
+  template <std::size_t kPart>
+  static Type third(const Type (&rows)[3]) {
+    const __m256i from = _mm256_load_si256(reinterpret_cast<const __m256i*>(kThirds + kPart * kLanes));
+    const Type some =
+        _mm256_blend_ps(_mm256_permutevar8x32_ps(rows[0], from), _mm256_permutevar8x32_ps(rows[1], from),
+                        static_cast<int>(lanes_of_third(kLanes, kPart, 1)));
+    return _mm256_blend_ps(some, _mm256_permutevar8x32_ps(rows[2], from),
+                           static_cast<int>(lanes_of_third(kLanes, kPart, 2)));
+  }
+
   static void transpose(Type (&rows)[8]) {
     Type half[8];
 #pragma GCC unroll 4

@@ -70,6 +70,17 @@ struct Vector {
     }
   }
 
+  // That vector of three rows that are interleaved.
+  template <std::size_t kPart>
+  static Type third(const Type (&rows)[3]) {
+    const __m512i from = _mm512_load_si512(kThirds + kPart * kLanes);
+    const Type first = _mm512_permutexvar_ps(from, rows[0]);
+    const Type second = _mm512_mask_permutexvar_ps(
+        first, static_cast<__mmask16>(lanes_of_third(kLanes, kPart, 1)), from, rows[1]);
+    return _mm512_mask_permutexvar_ps(second, static_cast<__mmask16>(lanes_of_third(kLanes, kPart, 2)), from,
+                                      rows[2]);
+  }
+
   static void transpose(Type (&rows)[16]) {
     Type half[16];
 #pragma GCC unroll 8

@@ -16,6 +16,7 @@
 #include <type_traits>
 
 #include "lean/kernels/moves.h"
+#include "lean/xnnpack/own_kernels.h"
 
 // XNNPACK's task; its header hides it from C++.
 extern "C" void xnn_compute_gemm(const gemm_context* context, std::size_t row, std::size_t column,
@@ -26,11 +27,12 @@ namespace {
 
 // With more channels little of the work is padding.
 constexpr std::size_t kMostPatchChannels = 4;
-// To copy a window of 3x3 takes as long as it saves.
+// To copy a window of 3x3 bytes takes as long as it saves.
 constexpr std::size_t kLeastPixels = 25;
 // Windows that are copied at a time stay in the first cache; a kernel's rows are among them.
 constexpr std::size_t kWindowsBytes = std::size_t{16} * 1024;
 constexpr std::size_t kMostWindow = kWindowsBytes / XNN_MAX_MR;
+constexpr std::size_t kMostLines = 32;  // of a window whose lines are pointed at
 // Kernels that take fewer channels at once have little padding.
 constexpr unsigned kLeastTogether = 4;
 constexpr std::size_t kSharesPerThread = 8;
@@ -39,8 +41,8 @@ constexpr std::size_t kSharesPerThread = 8;
 struct Image {
   std::size_t height;
   std::size_t width;
-  std::size_t channels;
-  std::size_t rows;  // of windows, and how many stand in each
+  std::size_t channels;  // bytes of a pixel
+  std::size_t rows;      // of windows, and how many stand in each
   std::size_t columns;
   std::size_t window_height;
   std::size_t window_width;
@@ -53,6 +55,7 @@ struct Image {
   std::uint8_t padding;
 
   std::size_t row_bytes() const { return window_width * channels; }
+  std::size_t step() const { return across * channels; }
   std::size_t window_bytes() const { return window_height * row_bytes(); }
 };
 
@@ -60,6 +63,8 @@ struct Image {
 struct Im2colLayer {
   xnn_reshape_operator_fn reshape;
   Image image;
+  // Our kernel that takes each line of a window by a pointer; nullptr: windows are copied.
+  Igemm<void> lines;
 };
 static_assert(std::is_trivially_copyable_v<Im2colLayer>, "XNNPACK frees it without a destructor");
 
@@ -123,23 +128,31 @@ void gather_at_edge(const Image& image, const std::uint8_t* pixels, std::size_t 
   }
 }
 
-// Windows by their number in the batch, one behind the other.
-void gather_some(const Image& image, const std::uint8_t* images, std::size_t number, std::size_t count,
-                 std::uint8_t* to) {
+// Goes through windows by their number in the batch. Calls `inside` with neighbours that are inside their
+// image: the number of the first, how many they are, and their first byte, one `image.step()` behind the
+// other; `at_edge` with the image and a window's first pixel, with the padding counted.
+template <typename Inside, typename AtEdge>
+void for_windows(const Image& image, const std::uint8_t* images, std::size_t number, std::size_t count,
+                 Inside inside, AtEdge at_edge) {
   std::size_t column = number % image.columns;
   std::size_t row = number / image.columns % image.rows;
   const std::size_t pixels = image.height * image.width;
   const std::uint8_t* from = images + number / image.columns / image.rows * pixels * image.channels;
-  for (std::size_t i = 0; i < count; ++i, to += image.window_bytes()) {
+  for (std::size_t i = 0; i < count;) {
     const std::size_t y = row * image.down;
     const std::size_t x = column * image.across;
+    std::size_t some = 1;
     if (y >= image.top && y - image.top + image.window_height <= image.height && x >= image.left &&
         x - image.left + image.window_width <= image.width) {
-      gather_inside(image, from + ((y - image.top) * image.width + (x - image.left)) * image.channels, to);
+      const std::size_t more = (image.width - image.window_width - (x - image.left)) / image.across;
+      some = std::min(count - i, more + 1);
+      inside(i, some, from + ((y - image.top) * image.width + (x - image.left)) * image.channels);
     } else {
-      gather_at_edge(image, from, y, x, to);
+      at_edge(i, from, y, x);
     }
-    if (++column == image.columns) {
+    i += some;
+    column += some;
+    if (column == image.columns) {
       column = 0;
       if (++row == image.rows) {
         row = 0;
@@ -149,18 +162,86 @@ void gather_some(const Image& image, const std::uint8_t* images, std::size_t num
   }
 }
 
+using WindowsBuffer = std::uint8_t[kWindowsBytes + XNN_EXTRA_BYTES];
+
 // A task of XNNPACK's product: some windows, all channels.
 void compute_im2col(void* context, std::size_t row, std::size_t column, std::size_t rows,
                     std::size_t columns) {
   const Image& image = im2col_of(context)->image;
-  alignas(XNN_ALLOCATION_ALIGNMENT) std::uint8_t windows[kWindowsBytes + XNN_EXTRA_BYTES];
+  alignas(XNN_ALLOCATION_ALIGNMENT) WindowsBuffer windows;
   gemm_context product = *static_cast<const gemm_context*>(context);
-  gather_some(image, static_cast<const std::uint8_t*>(product.a), row, rows, windows);
+  const std::size_t size = image.window_bytes();
+  for_windows(
+      image, static_cast<const std::uint8_t*>(product.a), row, rows,
+      [&](std::size_t first, std::size_t some, const std::uint8_t* from) {
+        for (std::size_t i = first; i < first + some; ++i, from += image.step()) {
+          gather_inside(image, from, windows + i * size);
+        }
+      },
+      [&](std::size_t i, const std::uint8_t* from, std::size_t y, std::size_t x) {
+        gather_at_edge(image, from, y, x, windows + i * size);
+      });
   product.a = windows;
   product.c = static_cast<std::uint8_t*>(product.c) + row * product.cm_stride;
   for (std::size_t i = 0; i < rows; i += product.mr) {
     xnn_compute_gemm(&product, i, column, std::min(product.mr, rows - i), columns);
   }
+}
+
+// The same, where the kernel reads windows in the image: only those at its edges are copied.
+void compute_lines(void* context, std::size_t row, std::size_t, std::size_t rows, std::size_t columns) {
+  const Im2colLayer& layer = *im2col_of(context);
+  const Image& image = layer.image;
+  const gemm_context& product = *static_cast<const gemm_context*>(context);
+  alignas(XNN_ALLOCATION_ALIGNMENT) WindowsBuffer windows;
+  const void* lines[kMostLines * kMostTileRows];
+  const auto point = [&](std::size_t first, std::size_t some, const std::uint8_t* from, std::size_t stride) {
+    for (std::size_t y = 0; y < image.window_height; ++y, from += stride) {
+      const void** to = lines + y * product.mr + first;
+      for (std::size_t i = 0; i < some; ++i) {
+        to[i] = from + i * image.step();
+      }
+    }
+  };
+  for (std::size_t end = row + rows; row < end; row += product.mr) {
+    const std::size_t some = std::min(product.mr, end - row);
+    for_windows(
+        image, static_cast<const std::uint8_t*>(product.a), row, some,
+        [&](std::size_t first, std::size_t inside, const std::uint8_t* from) {
+          point(first, inside, from, image.width * image.channels);
+        },
+        [&](std::size_t i, const std::uint8_t* from, std::size_t y, std::size_t x) {
+          std::uint8_t* copy = windows + i * image.window_bytes();
+          gather_at_edge(image, from, y, x, copy);
+          point(i, 1, copy, image.row_bytes());
+        });
+    layer.lines(some, columns, image.row_bytes(), image.window_height * product.mr * sizeof(void*), lines,
+                product.packed_w, static_cast<std::uint8_t*>(product.c) + row * product.cm_stride,
+                product.cm_stride, product.cn_stride, 0, nullptr, product.fused_params);
+  }
+}
+
+// Our kernel that takes its rows by pointers, beside the one that takes them one after the other.
+template <typename Element>
+Igemm<void> beside(const Tiles<Element>& tiles, void (*gemm)()) {
+  for (const auto& some : tiles) {
+    for (const Tile<Element>& tile : some) {
+      if (tile.gemm != nullptr && reinterpret_cast<void (*)()>(tile.gemm) == gemm) {
+        return reinterpret_cast<Igemm<void>>(tile.igemm);
+      }
+    }
+  }
+  return nullptr;
+}
+
+Igemm<void> lines_kernel(const gemm_context& product) {
+  const auto gemm = reinterpret_cast<void (*)()>(product.ukernel.function[XNN_UARCH_DEFAULT]);
+  const TileSet* set = float_tiles();
+  if (set == nullptr) {
+    return nullptr;
+  }
+  const auto found = beside(set->tiles, gemm);
+  return found != nullptr ? found : beside(set->halves, gemm);
 }
 
 std::size_t windows_in(std::size_t size, std::size_t padding, std::size_t window, std::size_t step) {
@@ -193,11 +274,45 @@ xnn_status reshape_im2col(xnn_operator_data* data, xnn_value* values, std::size_
   product.mr = compute.tile[0];
   const std::size_t threads = pthreadpool_get_threads_count(pool);
   const std::size_t share = threads == 1 ? compute.range[0] : compute.range[0] / (threads * kSharesPerThread);
-  const std::size_t most = std::min(share, kWindowsBytes / image.window_bytes());
-  compute.task_2d_tile_2d = &compute_im2col;
+  layer->lines = lines_kernel(product);
+  const std::size_t most =
+      layer->lines == nullptr ? std::min(share, kWindowsBytes / image.window_bytes()) : share;
+  compute.task_2d_tile_2d = layer->lines == nullptr ? &compute_im2col : &compute_lines;
   compute.tile[0] = std::max<std::size_t>(most / product.mr, 1) * product.mr;
   compute.tile[1] = compute.range[1];
   return status;
+}
+
+// 0 for types that no kernel here is for.
+std::size_t element_size(const xnn_value& value) {
+  switch (value.datatype) {
+    case xnn_datatype_qint8:
+      return 1;
+    case xnn_datatype_fp16:
+      return 2;
+    case xnn_datatype_fp32:
+      return 4;
+    default:
+      return 0;
+  }
+}
+
+// Whether kernels compute the product over windows of so many bytes, and faster than one tap after the other.
+[[maybe_unused]] bool gains_im2col(const xnn_node& node, const xnn_value* values, std::size_t window_bytes) {
+  const auto& params = node.params.convolution_2d;
+  const xnn_datatype type = values[node.inputs[0]].datatype;
+  if (values[node.outputs[0]].datatype != type) {
+    return false;
+  }
+  if (type != xnn_datatype_qint8) {
+    return window_bytes <= kWindowsBytes / kMostTileRows && params.kernel_height <= kMostLines &&
+           params.group_output_channels > kFewColumns &&
+           (type == xnn_datatype_fp16 ? half_tiles() : float_tiles()) != nullptr;
+  }
+  const xnn_gemm_config* config = xnn_init_qs8_qc8w_gemm_config();
+  return window_bytes <= kMostWindow && is_bytes(values[node.inputs[1]]) &&
+         std::size_t{params.kernel_height} * params.kernel_width >= kLeastPixels && config != nullptr &&
+         1U << (config->log2_kr + config->log2_sr) >= kLeastTogether;
 }
 
 }  // namespace
@@ -208,22 +323,15 @@ bool takes_im2col(const xnn_node& node, const xnn_value* values) {
     return false;
   }
   const auto& params = node.params.convolution_2d;
-  const xnn_value& input = values[node.inputs[0]];
   const xnn_value& filter = values[node.inputs[1]];
-  const xnn_value& output = values[node.outputs[0]];
-  const bool quantized = input.datatype == xnn_datatype_qint8 && output.datatype == xnn_datatype_qint8 &&
-                         (filter.datatype == xnn_datatype_qcint8 || filter.datatype == xnn_datatype_qint8) &&
-                         filter.data != nullptr && output.layout == xnn_layout_type_nhwc;
   const std::size_t pixels = std::size_t{params.kernel_height} * params.kernel_width;
+  const std::size_t pixel = params.group_input_channels * element_size(values[node.inputs[0]]);
   // One channel of one result is a depthwise convolution.
-  if (!quantized || params.groups != 1 || params.group_input_channels > kMostPatchChannels ||
-      (params.group_input_channels == 1 && params.group_output_channels == 1) || pixels < kLeastPixels ||
-      pixels > kMostWindow / params.group_input_channels || params.dilation_height != 1 ||
-      params.dilation_width != 1 || (node.flags & XNN_FLAG_TENSORFLOW_SAME_PADDING) != 0) {
-    return false;
-  }
-  const xnn_gemm_config* config = xnn_init_qs8_qc8w_gemm_config();
-  return config != nullptr && 1U << (config->log2_kr + config->log2_sr) >= kLeastTogether;
+  return pixels != 1 && params.groups == 1 && params.group_input_channels <= kMostPatchChannels &&
+         (params.group_input_channels != 1 || params.group_output_channels != 1) && pixel != 0 &&
+         params.dilation_height == 1 && params.dilation_width == 1 &&
+         (node.flags & XNN_FLAG_TENSORFLOW_SAME_PADDING) == 0 && filter.data != nullptr &&
+         values[node.outputs[0]].layout == xnn_layout_type_nhwc && gains_im2col(node, values, pixels * pixel);
 #else
   static_cast<void>(node);
   static_cast<void>(values);
@@ -257,7 +365,8 @@ void hook_im2col(xnn_runtime_t runtime, const xnn_subgraph& subgraph) {
       continue;
     }
     Image image = {};
-    image.channels = params.group_input_channels;
+    const xnn_value& pixels = runtime->values[data.inputs[0]];
+    image.channels = params.group_input_channels * element_size(pixels);
     image.window_height = params.kernel_height;
     image.window_width = params.kernel_width;
     image.down = params.subsampling_height;
@@ -266,8 +375,10 @@ void hook_im2col(xnn_runtime_t runtime, const xnn_subgraph& subgraph) {
     image.left = params.input_padding_left;
     image.more_height = image.top + params.input_padding_bottom;
     image.more_width = image.left + params.input_padding_right;
-    image.padding = static_cast<std::uint8_t>(runtime->values[data.inputs[0]].quantization.zero_point);
-    new (reinterpret_cast<char*>(&op->context) + kIm2colOffset) Im2colLayer{data.reshape, image};
+    image.padding = pixels.datatype == xnn_datatype_qint8
+                        ? static_cast<std::uint8_t>(pixels.quantization.zero_point)
+                        : std::uint8_t{0};
+    new (reinterpret_cast<char*>(&op->context) + kIm2colOffset) Im2colLayer{data.reshape, image, nullptr};
     data.reshape = &reshape_im2col;
   }
 }

@@ -122,6 +122,9 @@ LayerProduct byte_product(const xnn_node& node, const xnn_value* values);
 // nullptr where they do not, or where XNNPACK has only one set of kernels for it.
 Changed<xnn_gemm_config> vector_kernels(const xnn_node& node, const xnn_value* values);
 
+// XNNPACK has kernels of two columns.
+inline constexpr std::size_t kFewColumns = 2;
+
 // The shape of the kernel that computes a product in float32: rows and columns that waste the least work.
 
 enum class TileElement { kFloat, kHalf };

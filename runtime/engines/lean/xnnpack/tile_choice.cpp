@@ -28,8 +28,6 @@ static_assert(offsetof(xnn_f16_minmax_params, scalar.min) == 0 &&
 
 // A number of rows that every tile divides.
 constexpr std::size_t kManyRows = 27720;
-// XNNPACK has kernels of two columns.
-constexpr std::size_t kFewColumns = 2;
 constexpr double kLatency = 4;  // cycles from a multiplication to the next one that needs its result
 constexpr std::size_t kFirstCache = std::size_t{24} * 1024;  // bytes of a panel that stay in it beside rows
 
@@ -125,16 +123,6 @@ xnn_status make_theirs(const Order& order) {
   return make_packed(order);
 }
 
-// A convolution as a product over windows.
-xnn_status make_im2col(const Order& order) {
-  const xnn_node product = product_over_windows(*order.node);
-  Order other = order;
-  other.node = &product;
-  const auto kernels = vector_kernels(product, order.values);
-  const auto bytes = byte_kernels(product, order.values);
-  return make_packed(other);
-}
-
 // A convolution by Winograd's method.
 xnn_status make_winograd(const Order& order, const TileSet& set, WinogradLayer layer,
                          const xnn_gemm_config* table) {
@@ -168,12 +156,14 @@ xnn_status make_product(const Order& order, const TileSet& set, const Tiles<Elem
 
 xnn_status make(const xnn_node* node, const xnn_value* values, std::size_t value_count,
                 xnn_operator_data* operator_data, xnn_code_cache* code, xnn_weights_cache_t cache) {
+  xnn_node product;
+  if (takes_im2col(*node, values)) {
+    product = product_over_windows(*node);
+    node = &product;
+  }
   const Order order = {node, values, value_count, operator_data, code, cache};
   if (const auto kernels = depthwise_kernels(*node, values)) {
     return order.make();
-  }
-  if (takes_im2col(*node, values)) {
-    return make_im2col(order);
   }
   if (const auto kernels = int4_kernels(*node, values)) {
     return make_packed(order);

@@ -45,6 +45,11 @@ using DepthwiseKernel = void (*)(std::size_t channels, std::size_t width, const 
                                  std::size_t output_increment, std::size_t input_offset, const Element* zero,
                                  const Element* limits);
 
+// As XNNPACK calls its kernels of transpositions: `height` rows of `width` elements of 32 bits become
+// columns; strides in bytes.
+using Transpose = void (*)(const void* input, void* output, std::size_t input_stride,
+                           std::size_t output_stride, std::size_t width, std::size_t height);
+
 template <typename Element>
 struct Depthwise {
   std::size_t taps;  // at most, of a window
@@ -62,6 +67,20 @@ struct Tile {
 template <typename Element>
 using Tiles = Tile<Element>[kMostTileVectors][kMostTileRows];  // by vectors and rows, less one
 
+// Of three rows that are interleaved, in the vector `part` of `lanes` elements: the lanes that come from
+// `row`, a bit for each.
+constexpr unsigned lanes_of_third(std::size_t lanes, std::size_t part, std::size_t row) {
+  unsigned found = 0;
+  for (std::size_t i = 0; i < lanes; ++i) {
+    found |= (part * lanes + i) % 3 == row ? 1U << i : 0U;
+  }
+  return found;
+}
+// The element of its row that each lane gets, vector by vector.
+alignas(64) inline constexpr std::int32_t kThirds[48] = {
+    0, 0, 0, 1, 1, 1, 2,  2,  2,  3,  3,  3,  4,  4,  4,  5,  5,  5,  6,  6,  6,  7,  7,  7,
+    8, 8, 8, 9, 9, 9, 10, 10, 10, 11, 11, 11, 12, 12, 12, 13, 13, 13, 14, 14, 14, 15, 15, 15};
+
 struct TileSet {
   const char* isa;
   std::size_t lanes;  // float32 elements of a vector
@@ -71,6 +90,7 @@ struct TileSet {
   PackRows<Half, Half> pack_halves;
   PackRows<float, Half> pack_rounded;
   PackQuads pack_quads;
+  Transpose transpose;
   Tiles<float> tiles;
   Tiles<Half> halves;
   Depthwise<float> depthwise[kDepthwiseKernels];  // fewest taps first
