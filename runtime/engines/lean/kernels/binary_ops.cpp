@@ -151,9 +151,24 @@ T power_of(T a, T b) {
     }
     return result;
   } else {
-    return b == T(2) ? a * a : std::pow(a, b);
+    return std::pow(a, b);
   }
 }
+
+// Powers of activation functions' polynomials: a call for each element would take longer than all else.
+template <int kPower>
+struct SmallPower {
+  template <typename T>
+  T operator()(T a, T) const {
+    if constexpr (std::is_same_v<T, float>) {
+      // Rounded once, as the C library does it.
+      const double wide = a;
+      return static_cast<float>(kPower == 2 ? wide * wide : wide * wide * wide);
+    } else {
+      return power_of(a, T(kPower));
+    }
+  }
+};
 
 // Of bits, in 64 of them: what a narrower type keeps is the same. No shift is by more than there are.
 std::int64_t shift_left(std::int64_t a, std::int64_t b) {
@@ -237,6 +252,14 @@ Status div_mode(const TensorView& a, Other b, const EValue& mode, TensorView& ou
                                      "\" is not a way to round a quotient: floor and trunc are");
 }
 
+// The number is the exponent.
+Status pow_tensor_scalar(const TensorView& base, Other exponent, TensorView& out) {
+  const double power = exponent.tensor == nullptr ? exponent.number.real : 0;
+  return power == 2   ? binary<SmallPower<2>>(base, exponent, out)
+         : power == 3 ? binary<SmallPower<3>>(base, exponent, out)
+                      : binary<Binary_pow>(base, exponent, out);
+}
+
 // The number is the base.
 Status pow_scalar_tensor(Other base, const TensorView& exponent, TensorView& out) {
   return combine<In::kOwn>(exponent, base, out, promoted(exponent, base),
@@ -265,7 +288,7 @@ constexpr KernelEntry kBinaryTable[] = {
     {"aten::mul.Scalar_out", typed<binary<Binary_mul, In::kNarrow>>, Sharing::kEach},
     {"aten::mul.out", typed<binary<Binary_mul, In::kNarrow>>, Sharing::kEach},
     {"aten::pow.Scalar_out", typed<pow_scalar_tensor>, Sharing::kEach},
-    {"aten::pow.Tensor_Scalar_out", typed<binary<Binary_pow>>, Sharing::kEach},
+    {"aten::pow.Tensor_Scalar_out", typed<pow_tensor_scalar>, Sharing::kEach},
     {"aten::pow.Tensor_Tensor_out", typed<binary<Binary_pow>>, Sharing::kEach},
     {"aten::rsub.Scalar_out", typed<add<-1, true>>, Sharing::kEach},
     {"aten::sub.Scalar_out", typed<add<-1>>, Sharing::kEach},

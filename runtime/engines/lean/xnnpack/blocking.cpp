@@ -393,13 +393,15 @@ std::size_t dims_of_squares(const compute_parameters& compute) {
 // take as long as the work.
 void set_transposition(xnn_operator* op, compute_parameters* compute, std::size_t threads) {
   const std::size_t dims = dims_of_squares(*compute);
+  transpose_context& context = op->context.transpose;
   const xnn_transpose_config& theirs = *xnn_init_transpose_config();
-  xnn_transposec_ukernel_fn& kernel = op->context.transpose.const_size_ukernel;
-  const bool words = kernel == theirs.x32.const_size_ukernel;
-  if (dims == 0 ||
-      !(words || kernel == theirs.x8.const_size_ukernel || kernel == theirs.x16.const_size_ukernel)) {
+  const xnn_transposec_ukernel_fn kernels[] = {theirs.x8.const_size_ukernel, theirs.x16.const_size_ukernel,
+                                               theirs.x32.const_size_ukernel};
+  const auto* found = std::find(std::begin(kernels), std::end(kernels), context.const_size_ukernel);
+  if (dims == 0 || found == std::end(kernels)) {
     return;
   }
+  const auto log2_size = static_cast<std::size_t>(found - kernels);
   std::size_t all = 1;
   for (std::size_t i = 0; i < dims; ++i) {
     all *= compute->range[i];
@@ -411,8 +413,15 @@ void set_transposition(xnn_operator* op, compute_parameters* compute, std::size_
   height = std::min(kSquare, compute->range[dims - 1]);
   width = std::min(ceiling(elements / height, kSquare / 4), compute->range[dims - 2]);
   height = std::min(ceiling(elements / width, kSquare / 4), compute->range[dims - 1]);
-  if (const TileSet* ours = float_tiles(); ours != nullptr && words) {
-    kernel = reinterpret_cast<xnn_transposec_ukernel_fn>(ours->transpose);
+  if (const TileSet* ours = float_tiles()) {
+    const bool colours = compute->range[dims - 1] == 3 && context.output_stride[dims - 2] == std::size_t{3}
+                                                                                                 << log2_size;
+    const Transpose kernel = colours          ? ours->interleave[log2_size]
+                             : log2_size == 2 ? ours->transpose
+                                              : nullptr;
+    if (kernel != nullptr) {
+      context.const_size_ukernel = reinterpret_cast<xnn_transposec_ukernel_fn>(kernel);
+    }
   }
 }
 

@@ -436,9 +436,13 @@ void ON(pack_rows)(std::size_t columns, std::size_t depth, std::size_t panel, co
   }
 }
 
-// Three rows become columns that lie one behind the other, as an image's colours do.
-INLINE void ON(interleave)(const char* input, std::size_t stride, std::size_t width, float* to) {
-  const auto row = [&](std::size_t i) { return reinterpret_cast<const float*>(input + i * stride); };
+// Three rows become columns that lie one behind the other.
+void ON(interleave_words)(const void* input, void* output, std::size_t stride, std::size_t, std::size_t width,
+                          std::size_t) {
+  const auto row = [&](std::size_t i) {
+    return reinterpret_cast<const float*>(static_cast<const char*>(input) + i * stride);
+  };
+  auto* to = static_cast<float*>(output);
   std::size_t x = 0;
   for (; x + kLanes <= width; x += kLanes, to += 3 * kLanes) {
     const Vector::Type rows[3] = {Vector::load_any(row(0) + x), Vector::load_any(row(1) + x),
@@ -450,6 +454,54 @@ INLINE void ON(interleave)(const char* input, std::size_t stride, std::size_t wi
   for (; x < width; ++x, to += 3) {
     for (std::size_t i = 0; i < 3; ++i) {
       to[i] = row(i)[x];
+    }
+  }
+}
+
+// Which byte of a row's 16 goes to each byte of a part of the result; none where the highest bit is set.
+template <std::size_t kSize>
+struct Picks {
+  constexpr Picks() : bytes() {
+    for (std::size_t i = 0; i < 48; ++i) {
+      for (std::size_t row = 0; row < 3; ++row) {
+        const std::size_t element = i / kSize;
+        const bool picked = element % 3 == row;
+        bytes[i / 16][row][i % 16] =
+            static_cast<std::uint8_t>(picked ? element / 3 * kSize + i % kSize : 0x80);
+      }
+    }
+  }
+  alignas(16) std::uint8_t bytes[3][3][16];
+};
+template <std::size_t kSize>
+constexpr Picks<kSize> kPicks;
+
+template <std::size_t kSize>
+void ON(interleave_small)(const void* input, void* output, std::size_t stride, std::size_t, std::size_t width,
+                          std::size_t) {
+  const auto* from = static_cast<const std::uint8_t*>(input);
+  auto* to = static_cast<std::uint8_t*>(output);
+  const std::size_t bytes = width * kSize;
+  std::size_t at = 0;
+  for (; at + 16 <= bytes; at += 16) {
+    __m128i rows[3];
+    for (std::size_t row = 0; row < 3; ++row) {
+      rows[row] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + row * stride + at));
+    }
+    for (std::size_t part = 0; part < 3; ++part) {
+      const auto pick = [&](std::size_t row) {
+        const auto* bits = reinterpret_cast<const __m128i*>(kPicks<kSize>.bytes[part][row]);
+        return _mm_shuffle_epi8(rows[row], _mm_load_si128(bits));
+      };
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(to + 3 * at + 16 * part),
+                       _mm_or_si128(_mm_or_si128(pick(0), pick(1)), pick(2)));
+    }
+  }
+  for (; at < bytes; at += kSize) {
+    for (std::size_t row = 0; row < 3; ++row) {
+      for (std::size_t i = 0; i < kSize; ++i) {
+        to[3 * at + row * kSize + i] = from[row * stride + at + i];
+      }
     }
   }
 }
@@ -477,10 +529,6 @@ void ON(transpose_all)(const void* input, void* output, std::size_t input_stride
                        std::size_t width, std::size_t height) {
   const auto* from = static_cast<const char*>(input);
   auto* to = static_cast<char*>(output);
-  if (height == 3 && output_stride == height * sizeof(float)) {
-    ON(interleave)(from, input_stride, width, static_cast<float*>(output));
-    return;
-  }
   for (std::size_t x = 0; x < width; x += kLanes) {
     for (std::size_t y = 0; y < height; y += kLanes) {
       const char* source = from + y * input_stride + x * sizeof(float);
@@ -493,6 +541,31 @@ void ON(transpose_all)(const void* input, void* output, std::size_t input_stride
         ON(transpose)(reinterpret_cast<const float*>(source), input_stride / sizeof(float),
                       reinterpret_cast<float*>(target), output_stride / sizeof(float));
       }
+    }
+  }
+}
+
+void ON(scale_channels)(std::size_t rows, std::size_t channel_bytes, const float* input,
+                        std::size_t input_stride, const float* weights, float* output,
+                        std::size_t output_stride, const float* limits) {
+  const std::size_t channels = channel_bytes / sizeof(float);
+  const Vector::Type least = Vector::broadcast(limits);
+  const Vector::Type greatest = Vector::broadcast(limits + 1);
+  for (std::size_t r = 0; r < rows; ++r) {
+    const auto* from =
+        reinterpret_cast<const float*>(reinterpret_cast<const char*>(input) + r * input_stride);
+    auto* to = reinterpret_cast<float*>(reinterpret_cast<char*>(output) + r * output_stride);
+    const auto scaled = [&](std::size_t at, Vector::Type value) {
+      const float* of = weights + 2 * at;
+      return Vector::clamp(Vector::multiply_add(value, Vector::load_any(of), Vector::load_any(of + kLanes)),
+                           least, greatest);
+    };
+    std::size_t at = 0;
+    for (; at + kLanes <= channels; at += kLanes) {
+      Vector::store(to + at, scaled(at, Vector::load_any(from + at)));
+    }
+    if (at < channels) {
+      Vector::store_some(to + at, scaled(at, Vector::load_some(from + at, channels - at)), channels - at);
     }
   }
 }
@@ -689,6 +762,8 @@ constexpr TileSet all_tiles(const char* isa, double second_cache) {
           static_cast<PackRows<float, Half>>(&ON(pack_rows)),
           &ON(pack_quads),
           &ON(transpose_all),
+          {&ON(interleave_small) < 1 >, &ON(interleave_small) < 2 >, &ON(interleave_words)},
+          &ON(scale_channels),
           {SLIPWAY_TILES(1, float), SLIPWAY_TILES(2, float), SLIPWAY_TILES(3, float)},
           {SLIPWAY_TILES(1, Half), SLIPWAY_TILES(2, Half)},
           {kDepthwise<9, float>, kDepthwise<25, float>, kDepthwise<49, float>, kDepthwise<81, float>,

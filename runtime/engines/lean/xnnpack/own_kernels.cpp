@@ -295,6 +295,18 @@ Changed<xnn_dwconv_config> depthwise_kernels(const xnn_node& node, const xnn_val
   return configs;
 }
 
+Changed<xnn_vmulcaddc_config> channel_kernels(const xnn_node& node, const xnn_value* values) {
+  const TileSet* set = float_tiles();
+  const bool ours =
+      set != nullptr && window_taps(node) == 1 && values[node.inputs[0]].datatype == xnn_datatype_fp32;
+  auto config = change(ours ? xnn_init_f32_vmulcaddc_config() : nullptr);
+  if (config != nullptr) {
+    config->ukernel = reinterpret_cast<xnn_vmulcaddc_ukernel_fn>(set->scale_channels);
+    config->channel_tile = static_cast<std::uint8_t>(set->lanes);
+  }
+  return config;
+}
+
 std::string tile_name(void (*kernel)()) {
   const auto is = [kernel](auto* ours) { return kernel == reinterpret_cast<Function>(ours); };
   const auto text = [](std::size_t number) { return std::to_string(number); };

@@ -79,6 +79,10 @@ Changed<xnn_gemm_config> int4_kernels(const xnn_node& node, const xnn_value* val
 // one pass, in 8 bits those of 9 and 25 pixels.
 Changed<xnn_dwconv_config> depthwise_kernels(const xnn_node& node, const xnn_value* values);
 
+// A scale and an offset for each channel in float32, as a norm behind an activation is: XNNPACK's kernel has
+// vectors of four.
+Changed<xnn_vmulcaddc_config> channel_kernels(const xnn_node& node, const xnn_value* values);
+
 // While this is there, fully-connected layers are defined for rows as they are. On a processor with SME2
 // XNNPACK packs the rows of every layer in float32 for a kernel of KleidiAI's, which takes weights that were
 // packed before; a layer whose weights come when the program runs would read the packed rows as plain ones.

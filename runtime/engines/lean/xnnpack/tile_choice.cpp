@@ -165,6 +165,9 @@ xnn_status make(const xnn_node* node, const xnn_value* values, std::size_t value
   if (const auto kernels = depthwise_kernels(*node, values)) {
     return order.make();
   }
+  if (const auto kernels = channel_kernels(*node, values)) {
+    return order.make();
+  }
   if (const auto kernels = int4_kernels(*node, values)) {
     return make_packed(order);
   }

@@ -50,6 +50,12 @@ using DepthwiseKernel = void (*)(std::size_t channels, std::size_t width, const 
 using Transpose = void (*)(const void* input, void* output, std::size_t input_stride,
                            std::size_t output_stride, std::size_t width, std::size_t height);
 
+// As XNNPACK calls its kernels of a scale and an offset for each channel. Packed weights have a vector of
+// scales, then their offsets.
+using ScaleChannels = void (*)(std::size_t rows, std::size_t channel_bytes, const float* input,
+                               std::size_t input_stride, const float* weights, float* output,
+                               std::size_t output_stride, const float* limits);
+
 template <typename Element>
 struct Depthwise {
   std::size_t taps;  // at most, of a window
@@ -91,6 +97,10 @@ struct TileSet {
   PackRows<float, Half> pack_rounded;
   PackQuads pack_quads;
   Transpose transpose;
+  // Three rows of 1, 2 or 4 bytes that become columns which lie one behind the other, as an image's colours
+  // do.
+  Transpose interleave[3];
+  ScaleChannels scale_channels;
   Tiles<float> tiles;
   Tiles<Half> halves;
   Depthwise<float> depthwise[kDepthwiseKernels];  // fewest taps first
