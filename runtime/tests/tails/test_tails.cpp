@@ -430,6 +430,7 @@ TEST("depthwise convolutions leave no tail out") {
     all.push_back(windows(Kind::kDepthwise, *types, 2, 1, 0));
     all.push_back(windows(Kind::kDepthwise, *types, 7, 1, 3));
   }
+  all.push_back(windows(Kind::kDepthwise, kFloats, 1, 1, 0));
   all.push_back(windows(Kind::kDepthwise, kFloats, 9, 1, 4));
   all.push_back(windows(Kind::kDepthwise, kFloats, 11, 1, 5));
   for (const Types* types : {&kFloats, &kChannels}) {
