@@ -1,10 +1,6 @@
 #include "exercise.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 namespace slipway {
@@ -86,37 +82,11 @@ Status run_method(Engine& engine, const std::string& path, const MethodInfo& met
 
 }  // namespace
 
-MemoryFile::MemoryFile() : descriptor_(::memfd_create("program", MFD_CLOEXEC)) {
-  path_ = "/proc/self/fd/" + std::to_string(descriptor_);
-}
-
-MemoryFile::~MemoryFile() {
-  if (descriptor_ >= 0) {
-    ::close(descriptor_);
-  }
-}
-
-bool MemoryFile::write(const std::uint8_t* data, std::size_t size) {
-  if (descriptor_ < 0 || ::ftruncate(descriptor_, 0) != 0 || ::lseek(descriptor_, 0, SEEK_SET) != 0) {
-    return false;
-  }
-  while (size > 0) {
-    const ssize_t written = ::write(descriptor_, data, size);
-    if (written <= 0) {
-      return false;
-    }
-    data += written;
-    size -= static_cast<std::size_t>(written);
-  }
-  return true;
-}
-
 Status exercise(Engine& engine, const std::string& path, Trace* trace) {
-  Trace unused;
   const Result<ProgramInfo> program = engine.describe(path);
   SLIPWAY_RETURN_IF_ERROR(program);
   for (const MethodInfo& method : program.value().methods) {
-    SLIPWAY_RETURN_IF_ERROR(run_method(engine, path, method, trace == nullptr ? &unused : trace));
+    SLIPWAY_RETURN_IF_ERROR(run_method(engine, path, method, trace));
   }
   return {};
 }

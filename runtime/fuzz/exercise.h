@@ -10,23 +10,6 @@
 
 namespace slipway {
 
-// A file in memory alone, with a path that can be opened.
-class MemoryFile {
- public:
-  MemoryFile();
-  MemoryFile(const MemoryFile&) = delete;
-  MemoryFile& operator=(const MemoryFile&) = delete;
-  ~MemoryFile();
-
-  // Replaces what is in it. False when there is no memory.
-  bool write(const std::uint8_t* data, std::size_t size);
-  const std::string& path() const { return path_; }
-
- private:
-  int descriptor_;
-  std::string path_;
-};
-
 // What came of it, as far as it went.
 struct Trace {
   std::uint64_t digest = 0xcbf29ce484222325;  // of all outputs (FNV-1a)
@@ -35,7 +18,7 @@ struct Trace {
 
 // Describes the program, loads each of its methods and executes it on ones; the first failure ends it.
 // Methods whose inputs, outputs or planned memory are too large are only loaded.
-Status exercise(Engine& engine, const std::string& path, Trace* trace = nullptr);
+Status exercise(Engine& engine, const std::string& path, Trace* trace);
 
 namespace fuzz {
 

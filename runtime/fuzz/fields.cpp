@@ -1,7 +1,5 @@
 #include "fields.h"
 
-#include <flatbuffers/verifier.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -20,31 +18,25 @@ namespace {
 
 constexpr std::size_t kEnds = 8;      // of a list of numbers, so many at either end
 constexpr std::size_t kSiblings = 2;  // on either side
-constexpr std::size_t kIdentifier = 4;
 constexpr char kBackend[] = "XnnpackBackend";
 
-// Where a delegate's graph lies in the file; all in bytes from the file's start.
-struct StoredGraph {
-  std::string path;     // "execution_plan[0].delegates[2]"
-  std::size_t payload;  // the header "XH00", or the graph itself where there is none
-  std::size_t payload_size;
-  std::size_t graph;
-  std::size_t graph_size;
+// A number of a header: its bytes from the header's start.
+struct HeaderField {
+  std::size_t offset;
+  reflection::BaseType type;
+  const char* name;
 };
 
-// Bytes of the header before a graph, and where its numbers are.
-constexpr std::size_t kGraphHeader = 30;
+constexpr HeaderField kProgramHeader[] = {{12, reflection::UInt, "length"},
+                                          {16, reflection::ULong, "program_size"},
+                                          {24, reflection::ULong, "segment_base"},
+                                          {32, reflection::ULong, "segment_size"}};
 constexpr std::size_t kGraphOffset = 10;
-constexpr std::size_t kGraphSize = 14;
-constexpr std::size_t kDataOffset = 18;
-constexpr std::size_t kDataSize = 22;
-
-// The same of the program's extended header.
-constexpr std::size_t kHeaderLength = 12;
-constexpr std::size_t kProgramSize = 16;
-constexpr std::size_t kSegmentBase = 24;
-constexpr std::size_t kSegmentSize = 32;
-constexpr std::size_t kHeaderEnd = 40;
+constexpr HeaderField kGraphHeader[] = {{8, reflection::UShort, "length"},
+                                        {kGraphOffset, reflection::UInt, "graph_offset"},
+                                        {14, reflection::UInt, "graph_size"},
+                                        {18, reflection::UInt, "data_offset"},
+                                        {22, reflection::ULong, "data_size"}};
 
 template <typename T>
 T number_at(const std::uint8_t* address) {
@@ -61,61 +53,6 @@ const std::uint8_t* follow(const std::uint8_t* address) {
 const std::uint8_t* field_at(const std::uint8_t* table, std::uint16_t slot) {
   return reinterpret_cast<const flatbuffers::Table*>(table)->GetAddressOf(slot);
 }
-
-bool well_formed_graph(const std::uint8_t* graph, std::size_t size) {
-  if (size < 2 * kIdentifier || size >= FLATBUFFERS_MAX_BUFFER_SIZE ||
-      reinterpret_cast<std::uintptr_t>(graph) % sizeof(std::uint64_t) != 0) {
-    return false;
-  }
-  flatbuffers::Verifier verifier(graph, size);
-  return verifier.VerifyBuffer<xnn::XNNGraph>(nullptr);
-}
-
-// Finds the graph behind its header.
-bool locate(const std::uint8_t* data, StoredGraph* found) {
-  const std::uint8_t* payload = data + found->payload;
-  found->graph = found->payload;
-  found->graph_size = found->payload_size;
-  if (found->payload_size >= kGraphHeader && std::memcmp(payload + 4, "XH00", 4) == 0) {
-    const auto offset = number_at<std::uint32_t>(payload + kGraphOffset);
-    const auto size = number_at<std::uint32_t>(payload + kGraphSize);
-    if (offset > found->payload_size || size > found->payload_size - offset) {
-      return false;
-    }
-    found->graph += offset;
-    found->graph_size = size;
-  }
-  return well_formed_graph(data + found->graph, found->graph_size);
-}
-
-// Where a delegate's data lie.
-bool locate_payload(const std::uint8_t* data, std::size_t size, const ProgramLayout& layout,
-                    const pte::BackendDelegateDataReference& reference, StoredGraph* found) {
-  const pte::Program& program = *pte::GetProgram(data);
-  const std::uint32_t index = reference.index();
-  if (reference.location() == pte::DataLocation::SEGMENT) {
-    const auto* segments = program.segments();
-    if (segments == nullptr || index >= segments->size()) {
-      return false;
-    }
-    const pte::DataSegment& segment = *segments->Get(index);
-    const std::uint64_t room = layout.segment_base <= size ? size - layout.segment_base : 0;
-    found->payload = static_cast<std::size_t>(layout.segment_base + segment.offset());
-    found->payload_size = static_cast<std::size_t>(segment.size());
-    return segment.offset() <= room && segment.size() <= room - segment.offset();
-  }
-  const auto* items = program.backend_delegate_data();
-  if (items == nullptr || index >= items->size() || items->Get(index)->data() == nullptr) {
-    return false;
-  }
-  const auto* bytes = items->Get(index)->data();
-  found->payload = static_cast<std::size_t>(bytes->data() - data);
-  found->payload_size = bytes->size();
-  return true;
-}
-
-// Elements of lists, more than any program has; damaged ones may point to one long list from everywhere.
-constexpr std::size_t kMost = 1000000;
 
 using flatbuffers::uoffset_t;
 using flatbuffers::voffset_t;
@@ -213,8 +150,8 @@ class FieldReader {
     add(address, reflection::UInt, path + ".length");
     const std::size_t width = is_number(type.element()) ? width_of(type.element()) : sizeof(uoffset_t);
     const bool bytes = ends_with(path, ".data") || ends_with(path, ".storage");
-    for (uoffset_t i = 0; i < length && !bytes && steps_++ < kMost; ++i) {
-      // Between its ends nothing of a list of numbers is looked at, however long a damaged file says it is.
+    for (uoffset_t i = 0; i < length && !bytes; ++i) {
+      // Between its ends nothing of a list of numbers is looked at, however long it is.
       if (is_number(type.element()) && i >= kEnds && length - i > kEnds) {
         i = length - static_cast<uoffset_t>(kEnds);
       }
@@ -235,7 +172,6 @@ class FieldReader {
   std::vector<Field>& found_;
   std::set<const std::uint8_t*> seen_;
   std::set<const std::uint8_t*> entries_;
-  std::size_t steps_ = 0;  // from element to element of lists
 };
 
 template <typename T>
@@ -298,22 +234,26 @@ std::vector<std::uint64_t> whole(const Field& field, std::uint64_t now) {
   return values;
 }
 
-// XNNPACK's graphs in a well-formed file, those alone which are well-formed themselves; each once.
-std::vector<StoredGraph> find_graphs(const std::uint8_t* data, std::size_t size) {
-  std::vector<StoredGraph> graphs;
+// Where XNNPACK's graphs have their headers, in bytes from the file's start, by their paths; each once.
+std::vector<std::pair<std::string, std::size_t>> find_graphs(const std::uint8_t* data, std::size_t size) {
+  std::vector<std::pair<std::string, std::size_t>> graphs;
   std::set<std::size_t> known;
-  const Result<ProgramLayout> layout = check_layout(data, size, "");
-  const auto* methods = layout.ok() ? pte::GetProgram(data)->execution_plan() : nullptr;
-  for (flatbuffers::uoffset_t m = 0; methods != nullptr && m < methods->size(); ++m) {
-    const auto* delegates = methods->Get(m)->delegates();
-    for (flatbuffers::uoffset_t d = 0; delegates != nullptr && d < delegates->size(); ++d) {
+  const std::uint64_t segments_start = check_layout(data, size, "").value().segment_base;
+  const pte::Program& program = *pte::GetProgram(data);
+  const auto& methods = *program.execution_plan();
+  for (uoffset_t m = 0; m < methods.size(); ++m) {
+    const auto* delegates = methods.Get(m)->delegates();
+    for (uoffset_t d = 0; delegates != nullptr && d < delegates->size(); ++d) {
       const pte::BackendDelegate& delegate = *delegates->Get(d);
-      StoredGraph found{};
-      found.path = "execution_plan[" + std::to_string(m) + "].delegates[" + std::to_string(d) + "]";
-      if (delegate.id() != nullptr && delegate.id()->str() == kBackend && delegate.processed() != nullptr &&
-          locate_payload(data, size, layout.value(), *delegate.processed(), &found) && locate(data, &found) &&
-          known.insert(found.graph).second) {
-        graphs.push_back(found);
+      const pte::BackendDelegateDataReference& where = *delegate.processed();
+      if (delegate.id()->str() != kBackend || where.location() != pte::DataLocation::SEGMENT) {
+        continue;
+      }
+      const std::size_t header =
+          static_cast<std::size_t>(segments_start + program.segments()->Get(where.index())->offset());
+      if (known.insert(header).second) {
+        graphs.emplace_back("execution_plan[" + std::to_string(m) + "].delegates[" + std::to_string(d) + "]",
+                            header);
       }
     }
   }
@@ -354,36 +294,20 @@ std::vector<std::uint64_t> values_for(const Field& field, std::uint64_t now) {
 
 }  // namespace
 
-bool well_formed(const std::uint8_t* data, std::size_t size) {
-  const Result<ProgramLayout> layout = check_layout(data, size, "");
-  if (!layout.ok() || reinterpret_cast<std::uintptr_t>(data) % sizeof(std::uint64_t) != 0) {
-    return false;
-  }
-  const auto program_size = static_cast<std::size_t>(layout.value().program_size);
-  flatbuffers::Verifier verifier(data, program_size);
-  return program_size < FLATBUFFERS_MAX_BUFFER_SIZE && pte::VerifyProgramBuffer(verifier);
-}
-
 std::vector<Field> find_fields(const std::uint8_t* data, std::size_t size) {
   std::vector<Field> found;
-  if (size >= kHeaderEnd && std::memcmp(data + 8, "eh00", 4) == 0) {
-    found.push_back({kHeaderLength, reflection::UInt, nullptr, false, "header.length"});
-    found.push_back({kProgramSize, reflection::ULong, nullptr, false, "header.program_size"});
-    found.push_back({kSegmentBase, reflection::ULong, nullptr, false, "header.segment_base"});
-    found.push_back({kSegmentSize, reflection::ULong, nullptr, false, "header.segment_size"});
-  }
-  FieldReader(data, pte::ProgramBinarySchema::data(), &found).root(data, "");
-  for (const StoredGraph& graph : find_graphs(data, size)) {
-    const std::string path = graph.path + "/graph.";
-    if (graph.graph != graph.payload) {
-      const std::size_t at = graph.payload;
-      found.push_back({at + 8, reflection::UShort, nullptr, false, path + "header.length"});
-      found.push_back({at + kGraphOffset, reflection::UInt, nullptr, false, path + "header.graph_offset"});
-      found.push_back({at + kGraphSize, reflection::UInt, nullptr, false, path + "header.graph_size"});
-      found.push_back({at + kDataOffset, reflection::UInt, nullptr, false, path + "header.data_offset"});
-      found.push_back({at + kDataSize, reflection::ULong, nullptr, false, path + "header.data_size"});
+  const auto add = [&](const auto& header, std::size_t start, const std::string& path) {
+    for (const HeaderField& field : header) {
+      found.push_back({start + field.offset, field.type, nullptr, false, path + "header." + field.name});
     }
-    FieldReader(data, xnn::XNNGraphBinarySchema::data(), &found).root(data + graph.graph, path);
+  };
+  add(kProgramHeader, 0, "");
+  FieldReader(data, pte::ProgramBinarySchema::data(), &found).root(data, "");
+  for (const auto& [delegate, start] : find_graphs(data, size)) {
+    const std::string path = delegate + "/graph.";
+    add(kGraphHeader, start, path);
+    const auto* graph = data + start + number_at<std::uint32_t>(data + start + kGraphOffset);
+    FieldReader(data, xnn::XNNGraphBinarySchema::data(), &found).root(graph, path);
   }
   return found;
 }
@@ -392,10 +316,6 @@ std::uint64_t stored(const std::uint8_t* data, const Field& field) {
   std::uint64_t value = 0;
   std::memcpy(&value, data + field.offset, width_of(field.type));
   return value;
-}
-
-void store(std::uint8_t* data, const Field& field, std::uint64_t value) {
-  std::memcpy(data + field.offset, &value, width_of(field.type));
 }
 
 std::string shown(const Field& field, std::uint64_t value) {

@@ -11,10 +11,6 @@
 
 namespace slipway::fuzz {
 
-// Whether the file is a program of a well-formed flatbuffer: what follows can be walked without a look at its
-// bounds.
-bool well_formed(const std::uint8_t* data, std::size_t size);
-
 struct Field {
   std::size_t offset = 0;  // in the file
   reflection::BaseType type = reflection::None;
@@ -28,7 +24,8 @@ inline std::size_t width_of(reflection::BaseType type) {
   return flatbuffers::GetTypeSize(type);
 }
 
-// All of them. Of a list of numbers a few at either end; none of what is data: weights, graphs as bytes.
+// All of them, of a sound program as exporters write it. Of a list of numbers a few at either end; none of
+// what is data: weights, graphs as bytes.
 std::vector<Field> find_fields(const std::uint8_t* data, std::size_t size);
 
 // One number of a file changed.
@@ -39,7 +36,6 @@ struct Patch {
 
 // What the field holds, as bits.
 std::uint64_t stored(const std::uint8_t* data, const Field& field);
-void store(std::uint8_t* data, const Field& field, std::uint64_t value);
 
 // The bits as a person reads them.
 std::string shown(const Field& field, std::uint64_t value);

@@ -7,7 +7,6 @@
 // Options: --first=N --count=N (a part of the patches), --every=N (each N-th of them), --cpu_seconds=N (of
 // one patch).
 #include <execinfo.h>
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -23,7 +22,6 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
-#include <initializer_list>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -31,6 +29,7 @@
 
 #include "exercise.h"
 #include "fields.h"
+#include "program_file.h"
 #include "runner/report/json.h"
 
 namespace slipway::fuzz {
@@ -65,13 +64,14 @@ struct Trial {
   std::string report;  // what was printed last, of findings
 };
 
-struct PatchedRange {
-  std::size_t offset;
-  std::size_t size;
+// A program, and what is tried of it.
+struct Plan {
+  const std::vector<std::uint8_t>& file;
+  const std::vector<Field>& fields;
+  const std::vector<Patch>& patches;
+  std::vector<std::size_t> chosen;  // numbers of patches, one for each trial
 };
 
-// Changes the file's copy for trial number i, and says where.
-using Change = std::function<PatchedRange(std::size_t i, std::uint8_t* data)>;
 // Called for each trial, in their order.
 using OnTrial = std::function<void(std::size_t i, const Trial& trial)>;
 
@@ -155,52 +155,44 @@ std::unique_ptr<Engine> make_engine_for_trials() {
   return engine->configure(options).ok() ? std::move(engine) : nullptr;
 }
 
-[[noreturn]] void work(const std::vector<std::uint8_t>& file, std::size_t first, std::size_t count,
-                       const Change& change, Shared* shared) {
+[[noreturn]] void work(const Plan& plan, std::size_t first, Shared* shared) {
   keep_last_words();
-  std::vector<std::uint8_t> copy = file;
-  MemoryFile stored;
   // One engine for many: what a program leaves behind in it must not harm the next.
   const std::unique_ptr<Engine> engine = make_engine_for_trials();
-  stored.write(copy.data(), copy.size());
-  const int target = ::open(stored.path().c_str(), O_RDWR | O_CLOEXEC);
-  for (std::size_t i = first; i < count; ++i) {
+  const int program = ::memfd_create("program", MFD_CLOEXEC);
+  const std::string path = "/proc/self/fd/" + std::to_string(program);
+  const auto put = [program](const void* bytes, std::size_t size, std::size_t at) {
+    return ::pwrite(program, bytes, size, static_cast<off_t>(at)) == static_cast<ssize_t>(size);
+  };
+  bool good = put(plan.file.data(), plan.file.size(), 0);
+  for (std::size_t i = first; i < plan.chosen.size() && good; ++i) {
     shared->at = i;
-    const PatchedRange range = change(i, copy.data());
-    const auto file_offset = static_cast<off_t>(range.offset);
-    bool good = ::pwrite(target, copy.data() + range.offset, range.size, file_offset) >= 0;
+    const Patch& patch = plan.patches[plan.chosen[i]];
+    const Field& field = plan.fields[patch.field];
+    good = put(&patch.value, width_of(field.type), field.offset);
     if (::lseek(STDERR_FILENO, 0, SEEK_CUR) > 0) {
       good = ::ftruncate(STDERR_FILENO, 0) == 0 && ::lseek(STDERR_FILENO, 0, SEEK_SET) == 0 && good;
     }
-    shared->answers[i] = good ? attempt(*engine, stored.path()) : Shared::Answer{Outcome::kNone, 0};
+    shared->answers[i] = good ? attempt(*engine, path) : Shared::Answer{Outcome::kNone, 0};
     if (shared->answers[i].outcome == Outcome::kDiffers) {
       shared->at = i + 1;
       ::_exit(0);  // the watching process takes the words over
     }
-    std::memcpy(copy.data() + range.offset, file.data() + range.offset, range.size);
-    good = ::pwrite(target, copy.data() + range.offset, range.size, file_offset) >= 0 && good;
-    if (!good) {
-      ::_exit(9);
-    }
+    good = put(plan.file.data() + field.offset, width_of(field.type), field.offset) && good;
   }
-  shared->at = count;
+  if (!good) {
+    ::_exit(9);
+  }
+  shared->at = plan.chosen.size();
   ::_exit(0);
 }
 
 constexpr std::size_t kMostWords = 12000;
 
-double cpu_seconds_of(pid_t process) {
-  clockid_t clock = 0;
+// 0 of a process that has ended.
+double seconds_on(clockid_t clock) {
   timespec now{};
-  if (::clock_getcpuclockid(process, &clock) != 0 || ::clock_gettime(clock, &now) != 0) {
-    return 0;
-  }
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
-
-double wall_seconds() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  ::clock_gettime(clock, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
@@ -209,6 +201,8 @@ double wall_seconds() {
 bool watch(pid_t process, const std::atomic<std::size_t>& at, std::size_t limit, int* ended) {
   constexpr double kWallFactor = 30;  // a machine may be busy with other things
   constexpr useconds_t kPause = 500;
+  clockid_t processor = 0;
+  ::clock_getcpuclockid(process, &processor);
   std::size_t reached = SIZE_MAX;
   double cpu = 0;
   double wall = 0;
@@ -216,10 +210,10 @@ bool watch(pid_t process, const std::atomic<std::size_t>& at, std::size_t limit,
     const std::size_t now = at;
     if (now != reached) {
       reached = now;
-      cpu = cpu_seconds_of(process);
-      wall = wall_seconds();
-    } else if (cpu_seconds_of(process) - cpu > static_cast<double>(limit) ||
-               wall_seconds() - wall > kWallFactor * static_cast<double>(limit)) {
+      cpu = seconds_on(processor);
+      wall = seconds_on(CLOCK_MONOTONIC);
+    } else if (seconds_on(processor) - cpu > static_cast<double>(limit) ||
+               seconds_on(CLOCK_MONOTONIC) - wall > kWallFactor * static_cast<double>(limit)) {
       ::kill(process, SIGKILL);
       ::waitpid(process, ended, 0);
       return true;
@@ -238,10 +232,10 @@ std::string words_of(int file) {
   return text;
 }
 
-// Tries `count` files, each of which differs from `file` by one change; one may take so many seconds of CPU.
-// False when there are no processes to be had.
-bool try_all(const std::vector<std::uint8_t>& file, std::size_t count, const Change& change,
-             std::size_t cpu_seconds, const OnTrial& on_trial) {
+// Tries the program with each of the plan's patches; one may take so many seconds of CPU. False when there
+// are no processes to be had.
+bool try_all(const Plan& plan, std::size_t cpu_seconds, const OnTrial& on_trial) {
+  const std::size_t count = plan.chosen.size();
   const std::size_t bytes = sizeof(Shared) + count * sizeof(Shared::Answer);
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
@@ -259,7 +253,7 @@ bool try_all(const std::vector<std::uint8_t>& file, std::size_t count, const Cha
     }
     if (process == 0) {
       ::dup2(words, STDERR_FILENO);
-      work(file, next, count, change, shared);
+      work(plan, next, shared);
     }
     int ended = 0;
     const bool hung = watch(process, shared->at, cpu_seconds, &ended);
@@ -283,10 +277,6 @@ struct Arguments {
   std::map<std::string, std::string> options;
 
   bool has(const char* name) const { return options.count(name) != 0; }
-  std::string text(const char* name) const {
-    const auto found = options.find(name);
-    return found == options.end() ? std::string() : found->second;
-  }
   std::size_t number(const char* name, std::size_t otherwise) const {
     const auto found = options.find(name);
     return found == options.end() ? otherwise : std::strtoull(found->second.c_str(), nullptr, 10);
@@ -308,11 +298,12 @@ Arguments parse(int argc, char** argv) {
   return given;
 }
 
-void print_finding(const Field& field, const Patch& patch, std::size_t number, std::uint64_t old,
-                   const Trial& trial) {
+void print_finding(const Plan& plan, std::size_t number, const Trial& trial) {
+  const Patch& patch = plan.patches[number];
+  const Field& field = plan.fields[patch.field];
   JsonWriter json;
-  json.object("patch", number, "path", field.path, "was", shown(field, old), "now", shown(field, patch.value),
-              "outcome", name_of(trial.outcome), "report", trial.report);
+  json.object("patch", number, "path", field.path, "was", shown(field, stored(plan.file.data(), field)),
+              "now", shown(field, patch.value), "outcome", name_of(trial.outcome), "report", trial.report);
   std::printf("%s\n", json.text().c_str());
   std::fflush(stdout);
 }
@@ -329,29 +320,18 @@ std::vector<std::size_t> choose(std::size_t patches, const Arguments& given) {
   return chosen;
 }
 
-int run(const std::vector<std::uint8_t>& file, const std::vector<Field>& fields,
-        const std::vector<Patch>& patches, const Arguments& given) {
-  const std::vector<std::size_t> chosen = choose(patches.size(), given);
+int run(const Plan& plan, std::size_t cpu_seconds) {
   std::map<std::string, std::size_t> sums;
-  const bool done = try_all(
-      file, chosen.size(),
-      [&](std::size_t i, std::uint8_t* data) {
-        const Patch& patch = patches[chosen[i]];
-        store(data, fields[patch.field], patch.value);
-        return PatchedRange{fields[patch.field].offset, width_of(fields[patch.field].type)};
-      },
-      given.number("cpu_seconds", 10),
-      [&](std::size_t i, const Trial& trial) {
-        ++sums[trial.outcome == Outcome::kRefused ? "refused-" + std::to_string(trial.code)
-                                                  : name_of(trial.outcome)];
-        if (is_finding(trial.outcome)) {
-          const Patch& patch = patches[chosen[i]];
-          print_finding(fields[patch.field], patch, chosen[i], stored(file.data(), fields[patch.field]),
-                        trial);
-        }
-      });
+  const bool done = try_all(plan, cpu_seconds, [&](std::size_t i, const Trial& trial) {
+    const bool refused = trial.outcome == Outcome::kRefused;
+    ++sums[refused ? "refused-" + std::to_string(trial.code) : name_of(trial.outcome)];
+    if (is_finding(trial.outcome)) {
+      print_finding(plan, plan.chosen[i], trial);
+    }
+  });
   JsonWriter json;
-  json.begin_object().members("fields", fields.size(), "patches", patches.size(), "tried", chosen.size());
+  json.begin_object().members("fields", plan.fields.size(), "patches", plan.patches.size(), "tried",
+                              plan.chosen.size());
   std::printf("%s\n", json.key("sums").object_of(sums).end_object().text().c_str());
   return done ? 0 : 1;
 }
@@ -383,19 +363,20 @@ int commit(const std::string& fault) {
 int main_of(int argc, char** argv) {
   const Arguments given = parse(argc, argv);
   if (given.has("fault")) {
-    return commit(given.text("fault"));
+    return commit(given.options.at("fault"));
   }
   std::ifstream stream(given.file, std::ios::binary);
   const std::vector<char> read{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
   const std::vector<std::uint8_t> file(read.begin(), read.end());
-  if (!well_formed(file.data(), file.size())) {
-    std::fprintf(stderr, "%s is no whole program\n", given.file.c_str());
+  const auto program = check_program(file.data(), file.size(), given.file);
+  if (!program.ok()) {
+    std::fprintf(stderr, "%s\n", program.status().message().c_str());
     return 3;
   }
   const std::vector<Field> fields = find_fields(file.data(), file.size());
   const std::vector<Patch> patches = plan_patches(file.data(), fields);
   if (given.has("run")) {
-    return run(file, fields, patches, given);
+    return run({file, fields, patches, choose(patches.size(), given)}, given.number("cpu_seconds", 10));
   }
   if (given.has("list")) {
     for (std::size_t i = 0; i < patches.size(); ++i) {

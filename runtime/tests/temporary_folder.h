@@ -1,6 +1,7 @@
 #pragma once
 
 #include <dirent.h>
+#include <ftw.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 #include <string>
 #include <vector>
 
-// A folder that is removed, with the files in it, at the end of the scope.
+// A folder that is removed, with all that is in it, at the end of the scope.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -23,10 +24,8 @@ class TemporaryFolder {
     }
   }
   ~TemporaryFolder() {
-    for (const std::string& name : files()) {
-      ::unlink(file(name).c_str());
-    }
-    ::rmdir(path_.c_str());
+    const auto discard = [](const char* path, const struct stat*, int, FTW*) { return std::remove(path); };
+    ::nftw(path_.c_str(), discard, 8, FTW_DEPTH | FTW_PHYS);
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;

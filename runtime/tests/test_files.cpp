@@ -6,7 +6,6 @@
 
 #include <csignal>
 #include <cstdio>
-#include <fstream>
 #include <set>
 
 #include "base/checksum.h"
@@ -63,8 +62,6 @@ TEST(write_file_onto_what_is_no_file) {
   CHECK(::symlink("/dev/null", folder.file("link").c_str()) == 0);
   CHECK(write_file(folder.file("link"), {{"x", 1}}).ok());
   CHECK_EQUAL(folder.files().size(), std::size_t{3});
-  ::unlink(folder.file("link").c_str());
-  ::unlink(folder.file("pipe").c_str());
 }
 
 TEST(mapped_file_reads_and_refuses) {
@@ -84,7 +81,28 @@ TEST(mapped_file_reads_and_refuses) {
 }
 
 #ifndef SLIPWAY_SANITIZE
-// In processes of their own: the guard ends them.
+// The exit code of a process of its own, which does some work.
+template <typename Work>
+int code_of_child(Work work) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    work();
+    ::_exit(0);
+  }
+  int status = 0;
+  CHECK(::waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  return WEXITSTATUS(status);
+}
+
+int code_of_crash(int number, const std::string& json) {
+  return code_of_child([&] {
+    ::close(STDERR_FILENO);
+    const CrashGuard guard("loaded a.pte", {true, json});
+    ::raise(number);
+  });
+}
+
 TEST(crash_guard_answers_each_signal_with_its_own_words) {
   const std::pair<int, Ending> all[] = {
       {SIGSEGV, Ending::kSegment},   {SIGBUS, Ending::kBus},    {SIGILL, Ending::kInstruction},
@@ -93,19 +111,8 @@ TEST(crash_guard_answers_each_signal_with_its_own_words) {
   for (const auto& [number, ending] : all) {
     const TemporaryFolder folder;
     const std::string json = folder.file("out.json");
-    const pid_t child = ::fork();
-    if (child == 0) {
-      ::close(STDERR_FILENO);
-      const CrashGuard guard("loaded a.pte", {true, json});
-      ::raise(number);
-      ::_exit(0);
-    }
-    const Status expected = status_of(ending, "loaded a.pte");
-    int status = 0;
-    CHECK(::waitpid(child, &status, 0) == child);
-    CHECK(WIFEXITED(status));
-    CHECK_EQUAL(WEXITSTATUS(status), static_cast<int>(Code::kCrash));
-    CHECK_EQUAL(folder.read("out.json"), error_json(expected) + "\n");
+    CHECK_EQUAL(code_of_crash(number, json), static_cast<int>(Code::kCrash));
+    CHECK_EQUAL(folder.read("out.json"), error_json(status_of(ending, "loaded a.pte")) + "\n");
     CHECK_EQUAL(folder.files().size(), std::size_t{1});
   }
 }
@@ -114,28 +121,16 @@ TEST(crash_guard_writes_through_no_link) {
   const TemporaryFolder folder;
   folder.write_text("a", "kept");
   CHECK(::symlink(folder.file("a").c_str(), folder.file("link").c_str()) == 0);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::close(STDERR_FILENO);
-    const CrashGuard guard("loaded a.pte", {true, folder.file("link")});
-    ::raise(SIGSEGV);
-    ::_exit(0);
-  }
-  int status = 0;
-  CHECK(::waitpid(child, &status, 0) == child);
-  CHECK_EQUAL(WEXITSTATUS(status), static_cast<int>(Code::kCrash));
+  CHECK_EQUAL(code_of_crash(SIGSEGV, folder.file("link")), static_cast<int>(Code::kCrash));
   CHECK_EQUAL(folder.read("a"), "kept");
 }
-#endif
 
-#ifndef SLIPWAY_SANITIZE
 // pthreadpool waits for ever for a thread that the system did not start.
 TEST(threads_that_cannot_start_are_refused) {
   CHECK(check_threads(1).ok());
   CHECK(check_threads(64).ok());
   CHECK(check_threads(kMostThreads + 1).code() == Code::kUsage);
-  const pid_t child = ::fork();
-  if (child == 0) {
+  const int code = code_of_child([] {
     const struct rlimit limit = {std::uint64_t{1} << 28, std::uint64_t{1} << 28};  // 64 stacks need more
     struct rlimit now = {};
     if (::setrlimit(RLIMIT_AS, &limit) != 0 || ::getrlimit(RLIMIT_AS, &now) != 0 ||
@@ -145,10 +140,8 @@ TEST(threads_that_cannot_start_are_refused) {
     const Status status = check_threads(64);
     const bool said = status.message().find("does not start 64 threads") != std::string::npos;
     ::_exit(status.code() == Code::kMemory && said && check_threads(2).ok() ? 0 : 1);
-  }
-  int status = 0;
-  CHECK(::waitpid(child, &status, 0) == child);
-  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  });
+  CHECK_EQUAL(code, 0);
 }
 #endif
 
@@ -166,24 +159,22 @@ std::string content(std::size_t size) {
 TEST(a_digest_of_pieces_is_that_of_the_whole) {
   const std::string text = content(1000);
   for (const unsigned piece : {1U, 7U, 63U, 64U, 65U, 100U, 999U}) {
-    slipway::Sha256 hash;
+    Sha256 hash;
     for (std::size_t at = 0; at < text.size(); at += piece) {
       const std::string part = text.substr(at, piece);
       hash.add(part.data(), part.size());
     }
-    CHECK_EQUAL(hash.hex(), slipway::sha256_hex(text.data(), text.size()));
+    CHECK_EQUAL(hash.hex(), sha256_hex(text.data(), text.size()));
   }
 }
 
 TEST(files_that_ran_are_digested_where_it_is_cheap) {
   const TemporaryFolder folder;
-  const std::string large = folder.file("large"), small = folder.file("small");
   const std::string text = content(kLarge);
-  std::ofstream(large, std::ios::binary) << text;
-  std::ofstream(small, std::ios::binary) << "abc";
+  const std::string large = folder.write_text("large", text), small = folder.write_text("small", "abc");
   const std::vector<FileDigest> all = digest_files({large, small}, INFINITY);
   CHECK_EQUAL(all.size(), std::size_t{2});
-  CHECK_EQUAL(all[0].sha256, slipway::sha256_hex(text.data(), text.size()));
+  CHECK_EQUAL(all[0].sha256, sha256_hex(text.data(), text.size()));
   CHECK_EQUAL(all[0].size, std::uint64_t{kLarge});
   CHECK_EQUAL(all[1].sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   CHECK(digest_files({small, large}, 1e-9).empty());

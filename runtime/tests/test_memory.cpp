@@ -1,7 +1,5 @@
 #include <sys/stat.h>
 
-#include <cstdio>
-
 #include "base/platform.h"
 #include "check.h"
 #include "temporary_folder.h"
@@ -15,27 +13,20 @@ constexpr std::uint64_t kMebi = std::uint64_t{1} << 20;
 // A root with files as the kernel has them.
 class Root {
  public:
-  ~Root() {
-    for (auto made = made_.rbegin(); made != made_.rend(); ++made) {
-      std::remove(made->c_str());  // a file, or a folder that is empty by now
-    }
-  }
-  void put(const std::string& path, const std::string& text) {
+  void put(const std::string& path, const std::string& text) const {
     for (std::size_t slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1)) {
-      made_.push_back(folder_.file(path.substr(0, slash)));
-      ::mkdir(made_.back().c_str(), 0777);
+      ::mkdir(folder_.file(path.substr(0, slash)).c_str(), 0777);
     }
-    made_.push_back(folder_.write_text(path, text));
+    folder_.write_text(path, text);
   }
   std::string path() const { return folder_.file(""); }
 
  private:
   TemporaryFolder folder_;
-  std::vector<std::string> made_;
 };
 
 TEST(memory_of_the_machine_is_what_is_available_and_free_swap) {
-  Root root;
+  const Root root;
   CHECK(!memory_left_below(root.path()));
   root.put("proc/meminfo",
            "MemTotal:  9000 kB\nMemFree: 10 kB\nMemAvailable:  2048 kB\nSwapFree:  1024 kB\n");
@@ -44,7 +35,7 @@ TEST(memory_of_the_machine_is_what_is_available_and_free_swap) {
 }
 
 TEST(memory_of_a_control_group_counts_with_those_above_it) {
-  Root root;
+  const Root root;
   root.put("proc/meminfo", "MemAvailable:  1048576 kB\n");
   root.put("proc/self/cgroup", "0::/a/b\n");
   root.put("sys/fs/cgroup/a/b/memory.max", "max\n");

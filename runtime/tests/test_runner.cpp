@@ -87,15 +87,15 @@ TEST(summary_sorts) {
 }
 
 TEST(a_result_has_the_instructions_of_each_execution) {
-  CHECK(slipway::parse_options({"--model_path=a.pte", "--count_instructions"}).value().count_instructions);
-  CHECK(!slipway::parse_options({"--model_path=a.pte"}).value().count_instructions);
-  slipway::RunReport report;
+  CHECK(parse_options({"--model_path=a.pte", "--count_instructions"}).value().count_instructions);
+  CHECK(!parse_options({"--model_path=a.pte"}).value().count_instructions);
+  RunReport report;
   report.measured.latencies_ms = {1, 1, 1};
-  CHECK(slipway::run_json(report).find("instructions") == std::string::npos);
-  CHECK(slipway::run_text(report).find("instructions") == std::string::npos);
+  CHECK(run_json(report).find("instructions") == std::string::npos);
+  CHECK(run_text(report).find("instructions") == std::string::npos);
   report.measured.instructions = {12, 10, 11};
-  CHECK(slipway::run_json(report).find("\"instructions\":{\"all\":[12,10,11]}") != std::string::npos);
-  CHECK(slipway::run_text(report).find("10 to 12 instructions in each execution") != std::string::npos);
+  CHECK(run_json(report).find("\"instructions\":{\"all\":[12,10,11]}") != std::string::npos);
+  CHECK(run_text(report).find("10 to 12 instructions in each execution") != std::string::npos);
 }
 
 TEST(json_for_people_has_a_line_for_each_member) {

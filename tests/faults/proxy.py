@@ -26,25 +26,20 @@ class Proxy:
     where: tuple[str, int] = ("", 0)
     """Phase, and the number of the byte in it."""
     struck: bool = False
-    stalled: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
     sockets: list[socket.socket] = field(default_factory=list)
 
-    def arm(self, fault: str, phase: str, byte: int) -> None:
+    @property
+    def stalled(self) -> bool:
+        return self.struck and self.fault == "stall"
+
+    def arm(self, fault: str = "", phase: str = "", byte: int = 0) -> None:
+        """Do ``fault`` from now on, or behave again; what is stalled is cut."""
         with self.lock:
+            if self.stalled:
+                self._cut()
             self.seen.clear()
             self.phase, self.fault, self.where, self.struck = "connect", fault, (phase, byte), False
-            self.stalled.clear()
-
-    def disarm(self) -> None:
-        """Behave again; what is stalled is cut."""
-        with self.lock:
-            self.fault = ""
-            if self.stalled.is_set():
-                self._cut()
-            self.stalled.clear()
-            self.seen.clear()
-            self.phase = "connect"
 
     def _judge(self, data: bytes) -> bytes:
         """What becomes of ``data``; called with the lock held."""
@@ -57,8 +52,6 @@ class Proxy:
         at = byte - before
         if self.fault == "corrupt":
             return data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]
-        if self.fault == "stall":
-            self.stalled.set()
         return data[:at]
 
     def _cut(self) -> None:
@@ -79,7 +72,7 @@ class Proxy:
                     struck = self.struck
                     kept = self._judge(data) if data else b""
                     now = self.struck and not struck
-                if kept and not (self.stalled.is_set() and not now):
+                if kept and (now or not self.stalled):
                     sink.sendall(kept)
                 if now and self.fault == "cut":
                     with self.lock:

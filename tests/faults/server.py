@@ -114,7 +114,6 @@ class Sftp(asyncssh.SFTPServer):
     def __init__(self, channel: Any, device: Device) -> None:
         super().__init__(channel)
         self._device = device
-        self._connection = channel.get_connection()
 
     def open(self, path: bytes, pflags: int, attrs: asyncssh.SFTPAttrs) -> object:
         opened = super().open(path, pflags, attrs)

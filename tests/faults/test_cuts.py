@@ -77,7 +77,7 @@ def strike(
         begun = time.monotonic()
         what.deploy(far, listeners=[follow])
         if not fresh:
-            proxy.disarm()
+            proxy.arm()
             what.deploy(looked_at, listeners=[follow])
         # On a busy host a deploy takes longer until the fault strikes, too.
         usual = time.monotonic() - begun
@@ -95,7 +95,7 @@ def strike(
             seen[tiny.outcome(lambda: what.deploy(looked_at, listeners=[follow], timeout=timeout))] += 1
             assert time.monotonic() - begun < timeout + tidying, (fault, phase, point)
             assert proxy.struck, (fault, phase, point)
-            proxy.disarm()
+            proxy.arm()
             assert gone(str(board.home), 15), (fault, phase, point)
             assert tiny.whole(board.home, root) == [], (fault, phase, point)
             what.deploy(far)

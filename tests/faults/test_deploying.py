@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from core.errors import MissingOperatorError, RunError, TransferError
+from core.files import sha256_file
 from core.formats.bundle import Bundle
+from deploy.devices.conditions import Files
 from deploy.devices.inventory import Device
 from deploy.run.events import Event
 from deploy.run.pipeline import deploy
 from deploy.run.result import Result
 from deploy.run.settings import Settings
+from deploy.transport.ssh.transport import SshTransport
+from models.export import export
 from tests.faults import server
 from tests.support.deploying import Deploying
 from tests.support.processes import gone, runners
@@ -37,8 +42,6 @@ def left(board: server.Device, *folders: str) -> list[str]:
 
 def nothing_partial(board: server.Device) -> None:
     """Nothing unfinished, and every name in the store is the digest of what it names."""
-    from core.files import sha256_file
-
     assert left(board, "incoming", "runs") == []
     for file in (board.home / ".slipway/store").glob("*"):
         assert sha256_file(file) == file.name
@@ -60,8 +63,6 @@ def make_model():
 
 
 def test_operators_that_the_bundle_lacks(board: server.Device, device: Device, bundle: Bundle, tmp_path: Path) -> None:
-    from models.export import export
-
     (tmp_path / "lacking.py").write_text(LACKING)
     where = export(f"{tmp_path / 'lacking.py'}:make_model", "fp32")
     with pytest.raises(MissingOperatorError, match="cannot run the program") as caught:
@@ -74,7 +75,6 @@ def test_operators_that_the_bundle_lacks(board: server.Device, device: Device, b
 def test_the_runner_is_killed(board: server.Device, device: Device, bundle: Bundle, other_program: Path) -> None:
     def kill(event: Event) -> None:
         if (event.step, event.kind) == ("run", "start"):
-            import threading
 
             def when_it_runs() -> None:
                 while not (found := runners(str(board.home))):
@@ -112,9 +112,6 @@ def test_an_output_that_changes_on_its_way_back(
     device: Device, bundle: Bundle, program: Path, monkeypatch: pytest.MonkeyPatch, small: bool
 ) -> None:
     """It comes with the run's end when it is small, else as a file."""
-    from deploy.devices.conditions import Files
-    from deploy.transport.ssh.transport import SshTransport
-
     brought, real = Files.brought, SshTransport.get
 
     def changed(data: bytes) -> bytes:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,14 +16,18 @@ from typing import Any
 
 import pytest
 
+from core import console
 from core.errors import DeadlineError, SlipwayError, TransferError
+from core.files import sha256_file, write_json
+from core.formats.bundle import Bundle
 from core.paths import ROOT
 from deploy.devices.inventory import Device
 from deploy.run.connect import open_device
 from deploy.transport.base import run
+from deploy.transport.deadline import Deadline
 from tests.faults import tiny
 from tests.faults.tiny import Tiny
-from tests.support.processes import gone, ran
+from tests.support.processes import gone, peak, ran
 
 pytestmark = pytest.mark.usefixtures("dist")  # results go to a folder of the test's own
 
@@ -53,9 +56,6 @@ def small(tmp_path: Path) -> Tiny:
 
 def hostile(small: Tiny, last: str) -> Tiny:
     """`small` whose runner does ``last`` when it shall run; describing it is as ever."""
-    from core.files import sha256_file, write_json
-    from core.formats.bundle import Bundle
-
     file = small.bundle.path / "bin/pte_runner"
     described = file.read_text(encoding="utf-8").partition("[ -s ")[0]
     file.write_text(described + last)
@@ -69,11 +69,6 @@ def hostile(small: Tiny, last: str) -> Tiny:
         manifest.model_copy(update={"files": tuple(entries)}).model_dump(mode="json"),
     )
     return Tiny(Bundle.load(small.bundle.path), small.model, small.data)
-
-
-def peak() -> int:
-    """Bytes that this process had in memory at most."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 MEASURED = """
@@ -143,8 +138,6 @@ def test_a_lock_that_talks_without_end(anyhow: Device, tmp_path: Path, monkeypat
 
 def test_a_file_without_end(anyhow: Device, tmp_path: Path) -> None:
     """What should be an output is a link to a device that never ends, or a pipe that nobody writes to."""
-    from deploy.transport.deadline import Deadline
-
     (tmp_path / "board/home").mkdir(parents=True, exist_ok=True)
     endless, pipe, long = (tmp_path / f"board/home/output{number}.npy" for number in range(3))
     endless.symlink_to("/dev/zero")
@@ -194,8 +187,6 @@ def test_words_of_a_device_are_its_own(anyhow: Device, small: Tiny, capfd: pytes
     assert FIX not in error.hint
     assert f'board suggests: "{FIX}"' in error.cause
     assert all(clean(name) for name in error.names)
-    from core import console
-
     console.note(str(error))
     console.print_json(error.to_json())
     console.table(error.cause, [error.cause], [[error.cause]], error.cause)
@@ -245,8 +236,6 @@ def test_answers_that_are_none(name: str, small: Tiny, tmp_path: Path) -> None:
 
 def test_ordinary_output_is_untouched(anyhow: Device) -> None:
     """What a program of a user prints comes back byte by byte."""
-    from deploy.transport.deadline import Deadline
-
     with open_device(anyhow) as transport:
         done = run(transport, ["printf", r"\033[1mb\033[0m\r\n\377"], deadline=Deadline.after(30))
     assert done.stdout == b"\x1b[1mb\x1b[0m\r\n\xff"

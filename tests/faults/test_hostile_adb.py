@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import resource
-import socket
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from core import console
 from core.errors import AnswerError, DeviceFullError, SlipwayError, TransferError, UnreachableError
 from deploy.transport.adb.server import Server, listed
 from deploy.transport.adb.transport import AdbTransport
@@ -17,6 +15,7 @@ from deploy.transport.base import run
 from deploy.transport.deadline import Deadline
 from deploy.transport.hearing import MARK
 from tests.support.adb import AdbServer, Speak, adb, okay, packet
+from tests.support.processes import for_ever, peak
 
 __all__ = ["adb"]
 
@@ -38,42 +37,24 @@ def phone(adb: Callable[..., AdbServer]) -> Phone:
     return start
 
 
-def for_ever(data: bytes, pause: float = 0, first: bytes = b"") -> Speak:
-    def speak(peer: socket.socket) -> None:
-        peer.sendall(first)
-        while True:
-            peer.sendall(data)
-            time.sleep(pause)
-
-    return speak
-
-
-def grown(since: int) -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - since
-
-
 @pytest.mark.parametrize("stream", [1, 2])
 @pytest.mark.parametrize(("mark", "most"), [(MARK, "64 MiB"), (b"", "64 KiB while logging in")])
 def test_output_without_end(phone: Phone, stream: int, mark: bytes, most: str) -> None:
     transport, server = phone(for_ever(packet(stream, bytes(1 << 20)), first=packet(stream, mark)))
-    before = grown(0)
+    before = peak()
     with pytest.raises(AnswerError, match=f"printed more than {most}"):
         run(transport, ["yes"], deadline=Deadline.after(60))
-    assert grown(before) < 200 << 10
+    assert peak() - before < 200 << 20
     assert server.ended.wait(10), "the stream was left open"
 
 
 @pytest.mark.parametrize("head", [b"\x01\xff\xff\xff\xff", b"\x02\x00\x00\x00\x40", b"\x7f\x01\x00\x00\x00"])
 def test_packets_that_are_none(phone: Phone, head: bytes) -> None:
-    def speak(peer: socket.socket) -> None:
-        peer.sendall(head)
-        for_ever(bytes(1 << 20))(peer)
-
-    transport, _server = phone(speak)
-    before = grown(0)
+    transport, _server = phone(for_ever(bytes(1 << 20), first=head))
+    before = peak()
     with pytest.raises(AnswerError, match="shell protocol"):
         run(transport, ["yes"], deadline=Deadline.after(30))
-    assert grown(before) < 100 << 10
+    assert peak() - before < 100 << 20
 
 
 def test_a_refused_file(phone: Phone, tmp_path: Path) -> None:
@@ -112,8 +93,6 @@ def test_what_a_phone_is_called(phone: Phone, capfd: pytest.CaptureFixture[str])
     """A serial and a model with control sequences: listed, and only shown."""
     text = "a\x1b[2J\x9b1m  device model:\x1b]0;x\x07\u202e\n"
     _transport, server = phone(host=okay(text))
-    from core import console
-
     (seen,) = listed(Server("127.0.0.1", server.port))
     console.table("Devices", ["serial", "what"], [[seen.serial, seen.model]])
     console.print_json({"serial": seen.serial, "model": seen.model})

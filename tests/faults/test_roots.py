@@ -17,12 +17,13 @@ from deploy.run import pipeline as attempts
 from deploy.run.connect import open_device
 from deploy.run.execute import execute
 from deploy.store.store import Store
-from deploy.transport.deadline import NEVER, Deadline
-from deploy.transport.local import LocalChannel, LocalTransport
+from deploy.transport.deadline import Deadline
+from deploy.transport.local import LocalTransport
 from deploy.upkeep import upkeep
 from tests.faults import server, tiny
 from tests.faults.tiny import Tiny
 from tests.support.processes import gone
+from tests.support.userlands import EnvTransport
 
 pytestmark = pytest.mark.usefixtures("dist")  # results go to a folder of the test's own
 
@@ -226,17 +227,12 @@ def test_a_link_of_ones_own_above(small: Tiny, tmp_path: Path) -> None:
     assert (tmp_path / "disk/.slipway/.slipway-root").is_file()
 
 
-class Homeless(LocalTransport):
-    def start(self, argv: Sequence[str], _deadline: Deadline = NEVER, /) -> LocalChannel:
-        return LocalChannel(["/usr/bin/env", "-u", "HOME", *argv])
-
-
 def test_no_home(small: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It went to /tmp, where others write too."""
-    monkeypatch.setattr(attempts, "open_device", lambda *_: Homeless("board"))
+    monkeypatch.setattr(attempts, "open_device", lambda *_: EnvTransport("-u", "HOME"))
     name = f"slipway-{os.getpid()}"
     refused([lambda: small.deploy(tiny.local(name))], "HOME", "devices.toml")
-    with Store(Homeless("board"), name) as store, pytest.raises(SlipwayError):
+    with Store(EnvTransport("-u", "HOME"), name) as store, pytest.raises(SlipwayError):
         store.open([], Deadline.after(20), make=True)
     assert not Path(tempfile.gettempdir(), name).exists()
     small.deploy(tiny.local(tmp_path / "root"))

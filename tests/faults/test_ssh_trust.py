@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import os
-import resource
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import asyncssh
 import pytest
 
-from core.errors import (
-    AnswerError,
-    AuthenticationError,
-    ConfigError,
-    HostKeyError,
-    SlipwayError,
-    UnreachableError,
-)
+from core.errors import AnswerError, AuthenticationError, ConfigError, HostKeyError, SlipwayError, UnreachableError
 from deploy.devices.inventory import Device
 from deploy.run.connect import open_device, ssh_address
 from deploy.transport.base import run
@@ -30,6 +20,7 @@ from deploy.upkeep import enrol as ssh_trust
 from deploy.upkeep import upkeep
 from tests.faults import server, tiny
 from tests.faults.server import SHELF, hello
+from tests.support.processes import for_ever, listening, peak
 from tests.support.userlands import login_shell
 
 
@@ -105,82 +96,36 @@ def test_no_timeout_is_one(home: Path) -> None:
     assert ssh_address(SHELF).connect_seconds == 15.0
 
 
-def flood(piece: bytes) -> Callable[[socket.socket], None]:
-    def speak(peer: socket.socket) -> None:
-        while True:
-            peer.sendall(piece)
-
-    return speak
-
-
 def drip(peer: socket.socket) -> None:
     while True:
         peer.sendall(b"x")
         time.sleep(0.1)
 
 
-def giant(peer: socket.socket) -> None:
-    """A packet that is said to have 4 GiB, before any key was agreed upon."""
-    peer.sendall(b"SSH-2.0-x\r\n" + b"\xff\xff\xff\xf4\x04\x14")
-    flood(bytes(1 << 20))(peer)
-
-
 SPEECHES = {
-    "a greeting without end": (flood(b"x" * 65536), "its greeting has more than 65,536 bytes"),
-    "lines without end": (flood(b"hello\r\n" * 9000), "does not speak SSH with us"),
+    "a greeting without end": (for_ever(b"x" * 65536), "its greeting has more than 65,536 bytes"),
+    "lines without end": (for_ever(b"hello\r\n" * 9000), "does not speak SSH with us"),
     "a greeting that drips": (drip, "The 4 s allowed were over"),
-    "a giant packet": (giant, "a packet is said to have 4,294,9"),
+    # It is said to have 4 GiB, before any key was agreed upon.
+    "a giant packet": (
+        for_ever(bytes(1 << 20), b"SSH-2.0-x\r\n\xff\xff\xff\xf4\x04\x14"),
+        "a packet is said to have 4,294,9",
+    ),
 }
 
 
-@pytest.fixture
-def stranger() -> Iterator[Callable[[Callable[[socket.socket], None]], int]]:
-    """Something that listens and is no SSH server; gives its port."""
-    listeners: list[socket.socket] = []
-
-    def start(speak: Callable[[socket.socket], None]) -> int:
-        listener = socket.create_server(("127.0.0.1", 0))
-        listeners.append(listener)
-
-        def serve() -> None:
-            while True:
-                try:
-                    peer, _ = listener.accept()
-                except OSError:
-                    return
-                threading.Thread(target=talk, args=(peer,), daemon=True).start()
-
-        def talk(peer: socket.socket) -> None:
-            with peer:
-                try:
-                    speak(peer)
-                except OSError:
-                    return  # the other side had enough
-
-        threading.Thread(target=serve, daemon=True).start()
-        return int(listener.getsockname()[1])
-
-    yield start
-    for listener in listeners:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-
-
 @pytest.mark.parametrize("name", SPEECHES)
-def test_what_talks_instead_of_a_server(
-    name: str, stranger: Callable[[Callable[[socket.socket], None]], int], device: Device
-) -> None:
+def test_what_talks_instead_of_a_server(name: str, device: Device) -> None:
     """Nobody is verified yet: it may take neither memory nor time beyond the deadline."""
     speak, words = SPEECHES[name]
-    where = device.model_copy(update={"port": stranger(speak)})
     seconds = 4 if speak is drip else 60
-    begun, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(SlipwayError) as caught:
-        open_device(where, Deadline.after(seconds))
+    begun, before = time.monotonic(), peak()
+    with listening(speak) as port, pytest.raises(SlipwayError) as caught:
+        open_device(device.model_copy(update={"port": port}), Deadline.after(seconds))
     assert words in str(caught.value)
     assert caught.value.exit_code in {20, 31}
     assert time.monotonic() - begun < 10
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10
+    assert peak() - before < 64 << 20
 
 
 def fingerprint(key: asyncssh.SSHKey) -> str:

@@ -7,7 +7,7 @@ import random
 import re
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,12 +21,11 @@ from deploy.run.events import Event
 from deploy.run.execute import execute
 from deploy.run.result import Result, Verified
 from deploy.store import vouch
-from deploy.transport.deadline import NEVER, Deadline
-from deploy.transport.local import LocalChannel, LocalTransport
 from deploy.upkeep import upkeep
 from tests.faults import tiny
 from tests.faults.sabotage import Sabotage
 from tests.faults.tiny import Tiny
+from tests.support.userlands import EnvTransport
 
 pytestmark = pytest.mark.usefixtures("dist")  # results go to a folder of the test's own
 
@@ -83,10 +82,15 @@ def by_another(file: Path) -> None:
     other.replace(file)
 
 
+def source(small: Tiny, what: str) -> Path:
+    """The program, the input, or a file of the bundle."""
+    return {"program": small.model, "input": small.data}.get(what, small.bundle.path / what)
+
+
 def files_of(small: Tiny, root: Path, what: str) -> list[Path]:
-    """All files in the root with the bytes of the program, the runner, or its library."""
-    wanted = tiny.digest({"program": small.model, "input": small.data}.get(what, small.bundle.path / what))
-    return [path for path in root.rglob("*") if path.is_file() and tiny.digest(path) == wanted]
+    """All files in the root with the bytes of a `source`."""
+    wanted = sha256_file(source(small, what))
+    return [path for path in root.rglob("*") if path.is_file() and sha256_file(path) == wanted]
 
 
 @pytest.mark.parametrize("how", [in_place, by_another])
@@ -129,14 +133,9 @@ def test_a_damaged_blob_of_the_store_is_not_linked(small: Tiny, device: Device, 
     (file,) = files_of(small, root, what)
     in_place(file)
     result = small.deploy(device)
-    assert seen(result).replaced == (file_name(small, what),)
+    assert seen(result).replaced == (source(small, what).name,)
     assert result.upload.files == 1
     assert tiny.settled(root.parent, root) == []
-
-
-def file_name(small: Tiny, what: str) -> str:
-    """As errors and results call it."""
-    return {"program": small.model.name, "input": small.data.name}.get(what, Path(what).name)
 
 
 def test_what_did_not_change_costs_nothing(
@@ -159,17 +158,10 @@ def test_another_machine_looks_for_itself(
     small: Tiny, device: Device, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small.deploy(device)
-    real = cache_dir
-    (tmp_path / "other").mkdir()
-    monkeypatch.setattr(
-        vouch, "cache_dir", lambda *parts: tmp_path / "other" if parts == ("verified",) else real(*parts)
-    )
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "other"))
     again = small.deploy(device)
-    assert (seen(again).program.how, seen(again).bundle.how, again.upload.files) == (
-        "digest now",
-        "digest now",
-        0,
-    )
+    assert (seen(again).program.how, seen(again).bundle.how) == ("digest now", "digest now")
+    assert again.upload.files == 0
     third = small.deploy(device)
     assert seen(third).bundle.how == "unchanged"
 
@@ -185,10 +177,7 @@ def age(days: float) -> None:
 
 @pytest.fixture
 def _own_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, own = cache_dir, tmp_path / "verified"
-    own.mkdir()
-    monkeypatch.setattr(vouch, "cache_dir", lambda *parts: own if parts == ("verified",) else real(*parts))
-    monkeypatch.setitem(globals(), "cache_dir", lambda *parts: own if parts == ("verified",) else real(*parts))
+    monkeypatch.setenv("SLIPWAY_CACHE", str(tmp_path / "cache"))
 
 
 def rot(file: Path) -> None:
@@ -219,7 +208,7 @@ def test_every_so_many_days_all_is_read(small: Tiny, device: Device, root: Path,
     assert (seen(unnoticed).program.how, seen(unnoticed).replaced) == ("unchanged", ()), "what the result says"
     age(0.2)
     found = small.deploy(device)
-    assert seen(found).replaced == (file_name(small, what),)
+    assert seen(found).replaced == (source(small, what).name,)
     assert tiny.settled(root.parent, root) == []
     often = device.model_copy(update={"verify_days": 1e-9})
     again = small.deploy(often)
@@ -243,8 +232,8 @@ def test_what_the_device_does_not_see_the_run_shows(tmp_path: Path, device: Devi
         assert "the same command again, which computes the digests" in caught.value.hint
     notes: list[str] = []
     result = small.deploy(device, listeners=[lambda event: notes.append(event.text) if event.kind == "note" else None])
-    assert seen(result).replaced == (file_name(small, what),)
-    assert result.upload.names == (file_name(small, what),)
+    assert seen(result).replaced == (source(small, what).name,)
+    assert result.upload.names == (source(small, what).name,)
     assert result.upload.present_files == 3
     assert "was damaged on board" in notes[0]
     assert "uploaded again" in notes[0]
@@ -306,28 +295,20 @@ def test_a_full_look(small: Tiny, device: Device, root: Path) -> None:
     result = small.deploy(device)
     assert seen(result).replaced == ("payload",)
     assert upkeep.verify(device).damaged == ()
-    (root / "store" / tiny.digest(small.model)).unlink()
+    (root / "store" / sha256_file(small.model)).unlink()
     next((root / "programs").iterdir()).joinpath("model.pte").unlink()
     assert len(upkeep.verify(device).damaged) == 1, "the manifest names it still"
 
 
-class NoLinks(LocalTransport):
-    """A device whose file system has no hard links, and whose copies may come out damaged."""
-
-    folder: Path
-
-    def start(self, argv: Sequence[str], _deadline: Deadline = NEVER, /) -> LocalChannel:
-        return LocalChannel(["/usr/bin/env", f"PATH={self.folder}:{os.environ['PATH']}", *argv])
-
-
 @pytest.fixture
 def linkless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    NoLinks.folder = tmp_path / "bin"
-    NoLinks.folder.mkdir()
-    (NoLinks.folder / "ln").write_text('#!/bin/sh\n[ "$1" = -s ] || exit 1\nexec /bin/ln "$@"\n')
-    (NoLinks.folder / "ln").chmod(0o755)
-    monkeypatch.setattr(attempts, "open_device", lambda *_: NoLinks("board"))
-    return NoLinks.folder
+    """The first folder of the PATH of a device whose file system has no hard links."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "ln").write_text('#!/bin/sh\n[ "$1" = -s ] || exit 1\nexec /bin/ln "$@"\n')
+    (folder / "ln").chmod(0o755)
+    monkeypatch.setattr(attempts, "open_device", lambda *_: EnvTransport(f"PATH={folder}:{os.environ['PATH']}"))
+    return folder
 
 
 def test_copies_are_verified_too(small: Tiny, device: Device, root: Path, linkless: Path) -> None:

@@ -7,8 +7,8 @@ faults`` writes it anew; else every outcome must be one that stands there.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
+import platform
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -86,7 +86,7 @@ def make(
     manifest = Manifest(
         target=host_target().name, engine="tiny", toolchain="none", created="2026-01-01T00:00:00Z",
         needs=Needs(os="macos", machine="arm64", libc="static") if mac
-        else Needs(os="linux", machine=__import__("platform").machine(), libc="static"),
+        else Needs(os="linux", machine=platform.machine(), libc="static"),
         offers=Offers(engine="tiny", engine_version="1", backends=(), operators=(), kleidiai=False, verified="native"),
         files=tuple(entries),
     )  # fmt: skip
@@ -119,24 +119,19 @@ def marked_root(root: Path) -> Path:
     return root
 
 
-def digest(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
-
-
 def whole(home: Path, root: Path) -> list[str]:
     """What is wrong on a device after a fault, besides unfinished files under temporary names; best nothing."""
     wrong = [
-        f"{file.name} is not what its name says" for file in (root / "store").glob("*") if digest(file) != file.name
+        f"{file.name} is not what its name says"
+        for file in (root / "store").glob("*")
+        if sha256_file(file) != file.name
     ]
-    for bundle in (root / "bundles").glob("[0-9a-f]*"):
-        sums = bundle / "SHA256SUMS"
-        lines = sums.read_text().splitlines() if sums.is_file() else []
-        if len(lines) != 2 or any(digest(bundle / line[66:]) != line[:64] for line in lines):
-            wrong.append(f"bundle {bundle.name[:8]} is not whole")
-    for program in (root / "programs").glob("[0-9a-f]*"):
-        lines = (program / "SHA256SUMS").read_text().splitlines()
-        if not lines or any(digest(program / line[66:]) != line[:64] for line in lines):
-            wrong.append(f"program {program.name[:8]} is not whole")
+    for kind, counts in (("bundle", (2,)), ("program", (1, 2))):  # an input may lie beside the program
+        for folder in (root / f"{kind}s").glob("[0-9a-f]*"):
+            sums = folder / "SHA256SUMS"
+            lines = sums.read_text().splitlines() if sums.is_file() else []
+            if len(lines) not in counts or any(sha256_file(folder / line[66:]) != line[:64] for line in lines):
+                wrong.append(f"{kind} {folder.name[:8]} is not whole")
     links = (root / "current").glob("*")
     wrong += [f"{link.name} points nowhere" for link in links if not link.resolve().is_dir()]
     wrong += [

@@ -11,6 +11,8 @@ from typing import TypeAlias
 
 import pytest
 
+from tests.support.processes import listening
+
 Speak: TypeAlias = Callable[[socket.socket], None]
 
 
@@ -24,34 +26,24 @@ class AdbServer:
         self.asked: list[str] = []
         self.ended = threading.Event()
         """Set when a service was left."""
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = int(self._listener.getsockname()[1])
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                threading.Thread(target=self._serve, args=self._listener.accept()[:1], daemon=True).start()
+        self._listening = contextlib.ExitStack()
+        self.port = self._listening.enter_context(listening(self._serve))
+        self.close = self._listening.close
 
     def _serve(self, peer: socket.socket) -> None:
-        with peer, contextlib.suppress(OSError, ValueError):
-            while length := peer.recv(4, socket.MSG_WAITALL):
-                request = peer.recv(int(length, 16), socket.MSG_WAITALL).decode()
-                self.asked.append(request)
-                if request.startswith("host:") and not request.startswith("host:transport"):
-                    queue = self._answers.get(request, [self._other])
-                    peer.sendall(queue.pop(0) if len(queue) > 1 else queue[0])
-                    return
-                peer.sendall(b"OKAY")
-                if not request.startswith("host:"):
-                    try:
-                        self._speak(peer)
-                    finally:
-                        self.ended.set()
-
-    def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+        while length := peer.recv(4, socket.MSG_WAITALL):
+            request = peer.recv(int(length, 16), socket.MSG_WAITALL).decode()
+            self.asked.append(request)
+            if request.startswith("host:") and not request.startswith("host:transport"):
+                queue = self._answers.get(request, [self._other])
+                peer.sendall(queue.pop(0) if len(queue) > 1 else queue[0])
+                return
+            peer.sendall(b"OKAY")
+            if not request.startswith("host:"):
+                try:
+                    self._speak(peer)
+                finally:
+                    self.ended.set()
 
 
 @pytest.fixture

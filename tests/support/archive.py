@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
-import http.server
 import lzma
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +44,19 @@ def make_key() -> Any:
     import pysequoia
 
     return pysequoia.Tsk.generate("Test Archive <archive@t.example>")
+
+
+@contextlib.contextmanager
+def _running(handler: Callable[..., BaseHTTPRequestHandler]) -> Iterator[str]:
+    """A server on this machine while the block runs; its address."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 @dataclass
@@ -85,19 +96,15 @@ class Archive:
             said = subprocess.run(["dpkg-deb", "--field", file], check=True, capture_output=True, text=True).stdout
             digest = hashlib.sha256(data).hexdigest()
             stanzas.append(f"{said}Filename: pool/{file.name}\nSize: {len(data)}\nSHA256: {digest}\n")
-        self.write_list("main/binary-amd64/Packages.xz", "\n".join([*stanzas, extra]))
-        self.sign(**fields)
-
-    def write_list(self, path: str, text: str) -> None:
-        """Write a list of packages, plain and by its digest."""
-        data = lzma.compress(text.encode())
-        file = self.dist / path
-        named = file.parent / "by-hash/SHA256"
+        data = lzma.compress("\n".join([*stanzas, extra]).encode())
+        lists = self.dist / "main/binary-amd64"
+        named = lists / "by-hash/SHA256"
         named.mkdir(parents=True, exist_ok=True)
         for old in named.iterdir():
             old.unlink()
-        file.write_bytes(data)
+        (lists / "Packages.xz").write_bytes(data)
         (named / hashlib.sha256(data).hexdigest()).write_bytes(data)
+        self.sign(**fields)
 
     def sign(self, *, key: Any = None, until: float | None = None, **fields: str) -> None:
         """Write the signed list of the lists that there are."""
@@ -124,15 +131,8 @@ class Archive:
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its own name of it
                 asked.append(self.path)
 
-        with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(self.folder))) as server:
-            thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-            thread.start()
-            self.uri = f"http://127.0.0.1:{server.server_address[1]}"
-            try:
-                yield
-            finally:
-                server.shutdown()
-                thread.join()
+        with _running(partial(Handler, directory=str(self.folder))) as self.uri:
+            yield
 
 
 @dataclass
@@ -147,7 +147,7 @@ class Served:
     address: str = ""
 
 
-class _Handler(http.server.BaseHTTPRequestHandler):
+class _Handler(BaseHTTPRequestHandler):
     def __init__(self, served: Served, *words: object) -> None:
         self.served = served
         super().__init__(*words)  # type: ignore[arg-type]
@@ -170,10 +170,5 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 def serving(data: bytes) -> Iterator[Served]:
     """Serve ``data`` at every path while the block runs."""
     served = Served(data)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, served)) as server:
-        served.address = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=partial(server.serve_forever, 0.02), daemon=True)
-        thread.start()
+    with _running(partial(_Handler, served)) as served.address:
         yield served
-        server.shutdown()
-        thread.join()

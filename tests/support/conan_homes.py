@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core import environment
-from tests.support.processes import ran, reserved
+from tests.support.processes import answers, ran, reserved
 
 USER, PASSWORD = "demo", "demo"
 _CONF = """\
@@ -80,16 +79,10 @@ def serving(argv: list[str], port: int, folder: Path, env: dict[str, str] | None
         child = subprocess.Popen(argv, env=env, stdout=log, stderr=subprocess.STDOUT, cwd=folder)
         try:
             deadline = time.monotonic() + _SECONDS
-            while not _answers(port):
+            while not answers(port):
                 assert child.poll() is None and time.monotonic() < deadline, (folder / "log").read_text("utf-8")
                 time.sleep(0.1)
             yield
         finally:
             child.terminate()
             child.wait()
-
-
-def _answers(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5):
-        return True
-    return False

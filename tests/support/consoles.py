@@ -92,7 +92,6 @@ ELSEWHERE = (
     ("*", "./inv inspect", "tests/integration/test_inspect.py"),
     ("*", "./inv matrix", "tests/integration/test_matrix.py"),
     ("*", "./inv models --add", "it asks a package index; tests/integration/test_tutorials.py"),
-    ("*", "./inv build --profiles", "tests/integration/test_conan_package.py"),
     ("*", "./inv test", "it is what runs the tests"),
 )  # fmt: skip
 """Page, how a command begins, and why no test types it, or which test runs what it runs. The first that fits counts."""

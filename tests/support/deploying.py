@@ -21,13 +21,15 @@ from core.errors import SlipwayError
 from core.formats.bundle import Bundle
 from core.paths import ROOT
 from deploy.devices.inventory import Device
+from deploy.run.pipeline import deploy
+from deploy.run.settings import Settings
+from models.export import export
+from toolchains.bundle.builder import build
+from toolchains.targets import host_target
 
 
 @pytest.fixture(scope="session")
 def bundle() -> Bundle:
-    from toolchains.bundle.builder import build
-    from toolchains.targets import host_target
-
     return build(host_target().name)
 
 
@@ -40,22 +42,16 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def bench(root: Path) -> Device:
     """A device that is this machine, with a store of the test's own."""
-    from toolchains.targets import host_target
-
     return Device(name="bench", transport="local", target=host_target().name, root=str(root), timeout=120)
 
 
 @pytest.fixture(scope="session")
 def program() -> Path:
-    from models.export import export
-
     return export("mlp", "fp32")
 
 
 @pytest.fixture(scope="session")
 def other_program() -> Path:
-    from models.export import export
-
     return export("linear", "fp32")
 
 
@@ -90,9 +86,6 @@ class Deploying:
 
 def main(device: str, bundle: str, where: str, executions: str) -> int:
     """Deploy; the exit code is the command line's."""
-    from deploy.run.pipeline import deploy
-    from deploy.run.settings import Settings
-
     try:
         chosen = Device.model_validate_json(device)
         settings = Settings(num_executions=int(executions), warmup=0)

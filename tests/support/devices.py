@@ -114,7 +114,7 @@ static int copy(const char *from) {
   return fclose(file);
 }
 
-/* echo WORDS: one a line, then an error line; exit N; signal N; cat FILE; where; sleep; compute */
+/* echo WORDS: one a line, then an error line; signal N; cat FILE; where; sleep */
 int main(int argc, char **argv) {
   const char *what = argc > 1 ? argv[1] : "";
   if (!strcmp(what, "echo")) {
@@ -122,7 +122,6 @@ int main(int argc, char **argv) {
     fputs("done\n", stderr);
     return 0;
   }
-  if (!strcmp(what, "exit")) return atoi(argv[2]);
   if (!strcmp(what, "signal")) return raise(atoi(argv[2])), 1;
   if (!strcmp(what, "cat")) return copy(argv[2]);
   if (!strcmp(what, "where")) {
@@ -133,11 +132,6 @@ int main(int argc, char **argv) {
     return printf("%s\n%s\n", getcwd(folder, sizeof folder), tmp ? tmp : "none") < 0;
   }
   if (!strcmp(what, "sleep")) return fork(), sleep(4242);
-  if (!strcmp(what, "compute")) {
-    volatile float sum = 0;
-    for (int i = 1; i <= 1000; i++) sum += 1.0f / i;
-    return printf("%.4f %zu\n", sum, sizeof(void *)) < 0;
-  }
   return 2;
 }
 """

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from deploy.devices.inventory import Device
-from tests.support.processes import reserved
+from tests.support.processes import answers, reserved, wait_for
 from toolchains.targets import host_target
 
 HERE = Path(sys.executable).parent
@@ -52,7 +49,8 @@ class Lab:
     """A coordinator, an exporter of ``resources`` (a group each), and a place for each."""
 
     def __init__(self, folder: Path, resources: dict[str, str]) -> None:
-        self.address = f"127.0.0.1:{reserved()}"
+        port = reserved()
+        self.address = f"127.0.0.1:{port}"
         self.folder = folder
         # The copies have no connection yet that gRPC would have to take care of.
         self._client = subprocess.Popen(
@@ -61,7 +59,7 @@ class Lab:
         )  # fmt: skip
         self._turn = threading.Lock()
         self.processes = [self._start("labgrid-coordinator", "-l", self.address)]
-        self.wait(self._answers)  # an exporter that is started before it is there ends
+        wait_for(lambda: answers(port))  # an exporter that is started before it is there ends
         self.export("rack", resources)
         self.client("-p", next(iter(resources)), "add-alias", "by-another-name")
 
@@ -71,15 +69,10 @@ class Lab:
         (self.folder / f"{exporter}-exports.yaml").write_text(text)  # the coordinator keeps its own in resources.yaml
         words = ("-c", self.address, "-n", exporter, *options, f"{exporter}-exports.yaml")
         self.processes.append(self._start("labgrid-exporter", *words))
-        self.wait(lambda: all(f"{exporter}/{name}/" in self.client("resources") for name in resources), 300)
+        wait_for(lambda: all(f"{exporter}/{name}/" in self.client("resources") for name in resources), 300)
         for name in resources:
             self.client("-p", name, "create")
             self.client("-p", name, "add-match", f"{exporter}/{name}/*")
-
-    def _answers(self) -> bool:
-        host, _, port = self.address.partition(":")
-        with socket.socket() as probe:
-            return probe.connect_ex((host, int(port))) == 0
 
     def _start(self, *words: str) -> subprocess.Popen[bytes]:
         log = (self.folder / f"{words[0]}-{words[-1]}.log").open("wb")
@@ -109,13 +102,6 @@ class Lab:
         """Who has ``place``; empty for nobody."""
         (line,) = [line for line in self.client("-p", place, "show").splitlines() if "acquired: " in line]
         return line.partition("acquired: ")[2].strip().removeprefix("None")
-
-    @staticmethod
-    def wait(happened: Callable[[], bool], seconds: float = 60) -> None:
-        end = time.monotonic() + seconds
-        while not happened():
-            assert time.monotonic() < end, "it never happened"
-            time.sleep(0.2)
 
     def close(self) -> None:
         """End all processes; each must end by itself."""

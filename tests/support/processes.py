@@ -1,4 +1,4 @@
-"""Commands that tests run, the processes of a folder, ports of servers, and how long something takes undisturbed."""
+"""Commands that tests run, the processes of a folder, ports and servers, and what something takes undisturbed."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import contextlib
 import fcntl
 import os
 import random
+import resource
 import socket
 import subprocess
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +115,50 @@ def reserved() -> int:
             continue
         return port
     raise AssertionError("no port is free")
+
+
+def answers(port: int) -> bool:
+    """Whether something accepts connections at a port of this machine."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@contextlib.contextmanager
+def listening(speak: Callable[[socket.socket], None]) -> Iterator[int]:
+    """A port of this machine at which ``speak`` serves each connection, until its other side has enough."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve(peer: socket.socket) -> None:
+        with peer, contextlib.suppress(OSError, ValueError):
+            speak(peer)
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=serve, args=listener.accept()[:1], daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    try:
+        yield int(listener.getsockname()[1])
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+
+
+def for_ever(data: bytes, first: bytes = b"") -> Callable[[socket.socket], None]:
+    """Says ``first``, and then ``data`` again and again."""
+
+    def speak(peer: socket.socket) -> None:
+        peer.sendall(first)
+        while True:
+            peer.sendall(data)
+
+    return speak
+
+
+def peak() -> int:
+    """Bytes that this process had in memory at most."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def quickest(work: Callable[[], object], times: int = 5) -> float:

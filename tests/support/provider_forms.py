@@ -102,13 +102,9 @@ def _plain(operator: str, *shape: int | str, weights: Sequence[tuple[int, ...]] 
     return lambda g: g.node(operator, g.input(*shape), *(g.weights(*one) for one in weights), **attributes)
 
 
-def _half(operator: str, *shape: int, weights: Sequence[tuple[int, ...]] = (), **attributes: Any) -> Make:
-    def make(g: Graph) -> str:
-        image = g.node("Cast", g.input(*shape), to=TensorProto.FLOAT16)
-        given = [g.constant(np.ones(one, np.float16)) for one in weights]
-        return g.node("Cast", g.node(operator, image, *given, **attributes), to=TensorProto.FLOAT)
-
-    return make
+def _half_gemm(g: Graph) -> str:
+    value = g.node("Cast", g.input(4, 16), to=TensorProto.FLOAT16)
+    return g.node("Cast", g.node("Gemm", value, g.constant(np.ones((16, 24), np.float16))), to=TensorProto.FLOAT)
 
 
 def _quantized(operator: str, *shape: int | str, dtype: Any = np.uint8, step: float = _STEP, zero: int | None = None,
@@ -135,10 +131,10 @@ def _weights(g: Graph, *shape: int, dtype: Any = np.int8, channels: bool = False
     return g.node("DequantizeLinear", raw, scale, zeros, **axis)
 
 
-def _convolution(operator: str, image: Any, weights: Any, *, channels: bool = False, width: int | str = 16) -> Make:
+def _convolution(operator: str, image: Any, weights: Any, *, channels: bool = False) -> Make:
     """A quantized convolution with inputs of one type and weights of another."""
     return _quantized(
-        operator, 1, 8, 16, width, dtype=image, step=0.1,
+        operator, *_IMAGE, dtype=image, step=0.1,
         more=lambda g: [_weights(g, 8, 8, 3, 3, dtype=weights, channels=channels)], **_CONV,
     )  # fmt: skip
 
@@ -253,7 +249,7 @@ FORMS = (
     Form("conv-sigmoid-output", "Conv", True, _shared("Conv", "Sigmoid")),
     Form("maxpool-relu-output", "MaxPool", False, _shared("MaxPool", "Relu"), trusted=False),
     # float16.
-    Form("gemm-half-no-c", "Gemm", False, _half("Gemm", 4, 16, weights=[(16, 24)]), trusted=False),
+    Form("gemm-half-no-c", "Gemm", False, _half_gemm, trusted=False),
     # Quantized.
     Form("q-conv-int8-uint8", "QLinearConv", False, _convolution("Conv", np.int8, np.uint8)),
     Form("q-conv-uint8-int8", "QLinearConv", False, _convolution("Conv", np.uint8, np.int8)),

@@ -47,7 +47,8 @@ ARM, X86 = "linux-arm64", "linux-x86_64"
 A53, A76, MAX, ANDROID = (ARM, "cortex-a53"), (ARM, "cortex-a76"), (ARM, "max"), ("android-arm64", "cortex-a76")
 ARMV7, ARMV6 = ("linux-armv7", "cortex-a7"), ("linux-armv6", "arm1176")
 VNNI, AVX2 = (X86, "-avx512_vnni"), (X86, "-avx512f")
-ROWS: dict[str, tuple[str, Mapping[str, Any], Mapping[str, Any], tuple[tuple[str, str], ...]]] = {
+Row = tuple[str, Mapping[str, Any], Mapping[str, Any], tuple[tuple[str, str], ...]]
+ROWS: dict[str, Row] = {
     "llama-fp32": ("llama3_2", {}, {}, (AVX2, A53, ARMV6)),
     "llama-int4-bytes": ("llama3_2", BYTES, INT4 | EMBED4, (VNNI, MAX, ARMV7)),
     "llama-window": ("llama3_2", {"local_global_attention": [64, 0]}, INT4 | EMBED8, (A76,)),
@@ -59,12 +60,7 @@ ROWS: dict[str, tuple[str, Mapping[str, Any], Mapping[str, Any], tuple[tuple[str
 }
 """Each program's family, words of the exporter for the model and for quantization, and where it runs besides here:
 target, and a processor or the features of this one that are not used."""
-OTHERS: tuple[str, Mapping[str, Any], Mapping[str, Any], tuple[tuple[str, str], ...]] = (
-    "",
-    {},
-    {},
-    (AVX2, A76, MAX, ARMV7),
-)
+OTHERS: Row = ("", {}, {}, (AVX2, A76, MAX, ARMV7))
 """The same of programs that others exported."""
 PROMPTS, COUNT, CONTEXT, TOKENS = (1, 7, 33), 64, 128, 64
 """Tokens of the prompts and of the answer, those that a program holds, and those that there are."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,8 +26,7 @@ def userland(name: str, folder: Path) -> Path:
     if name == "busybox":
         tree = debian.tree("bookworm", "amd64", ["busybox-static"], name="test-busybox")
         binary = next(tree.glob("**/bin/busybox"))
-        applets = _applets([str(binary), "--list"])
-        for applet in applets:
+        for applet in _applets([str(binary), "--list"]):
             (folder / applet).symlink_to(binary)
         return folder
     tree = debian.tree("bookworm", "amd64", ["mksh", "toybox"], closure=True, name="test-toybox")
@@ -46,28 +46,36 @@ def login_shell(name: str) -> list[str]:
 
 
 def _applets(argv: Sequence[str]) -> list[str]:
-    import subprocess
-
     words = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
     return [word for word in words if "/" not in word]
 
 
 def _wrapper(path: Path, argv: Sequence[str]) -> None:
-    import shlex
+    _executable(path, f'#!{shutil.which("sh")}\nexec {shlex.join(argv)} "$@"\n')
 
-    path.write_text(f'#!{shutil.which("sh")}\nexec {shlex.join(argv)} "$@"\n')
+
+def _executable(path: Path, text: str) -> None:
+    path.write_text(text)
     path.chmod(0o755)
 
 
-class UserlandTransport(LocalTransport):
+class EnvTransport(LocalTransport):
+    """This machine, its commands run by ``env`` with these words."""
+
+    def __init__(self, *words: str) -> None:
+        super().__init__("board")
+        self._words = words
+
+    def start(self, argv: Sequence[str], deadline: Deadline = NEVER, /) -> LocalChannel:
+        return LocalChannel(["/usr/bin/env", *self._words, *argv])
+
+
+class UserlandTransport(EnvTransport):
     """This machine, its commands found in one folder alone."""
 
     def __init__(self, folder: Path, environment: Sequence[str] = ()) -> None:
-        super().__init__("userland")
-        self.folder, self._environment = folder, environment
-
-    def start(self, argv: Sequence[str], deadline: Deadline = NEVER, /) -> LocalChannel:
-        return LocalChannel(["/usr/bin/env", *self._environment, f"PATH={self.folder}", *argv])
+        super().__init__(*environment, f"PATH={folder}")
+        self.folder = folder
 
 
 # A userland like that of macOS: bash (as its sh), ps, lsof and the POSIX tools are real; ``stat -f``, ``shasum``,
@@ -173,7 +181,7 @@ map auto_home on /System/Volumes/Data/home (autofs, automounted, nobrowse)
 """
 
 
-def bsd(folder: Path, machine: str = "arm64") -> Path:
+def bsd(folder: Path) -> Path:
     """Fill ``folder`` with the programs; it is to be all of a PATH. On ``stick`` beside it nothing may run."""
     folder.mkdir(parents=True)
     (stick := folder.parent / "stick").mkdir()
@@ -186,19 +194,17 @@ def bsd(folder: Path, machine: str = "arm64") -> Path:
     (folder / "sh").symlink_to(bash)
     tree = debian.tree("bookworm", "amd64", ["lsof", "procps"], closure=True, name="test-bsd")
     for name, path in (("lsof", "usr/bin/lsof"), ("ps", "bin/ps")):
-        (folder / name).write_text(f'#!{bash}\nexec {shlex.join(own_loader_argv(tree, path))} "$@"\n')
-        (folder / name).chmod(0o755)
+        _wrapper(folder / name, own_loader_argv(tree, path))
     _program(folder / "stat", _STAT)
     _program(folder / "shasum", _SHASUM)
     _program(folder / "sysctl", f"ROWS = {SYSCTL!r}\n{_SYSCTL}")
     _program(folder / "vm_stat", f"print({_VM_STAT!r}, end='')")
     _program(folder / "mount", f"print({_MOUNT.format(noexec=stick)!r}, end='')")
-    names = {"-s": "Darwin", "-n": "macbook.local", "-r": "22.6.0", "-m": machine}
+    names = {"-s": "Darwin", "-n": "macbook.local", "-r": "22.6.0", "-m": "arm64"}
     # macOS prints them in its own order, whatever the order of the options.
     _program(folder / "uname", f"import sys\nn = {names!r}\nprint(*[n[k] for k in n if k in (sys.argv[1:] or ['-s'])])")
     return folder
 
 
 def _program(path: Path, text: str) -> None:
-    path.write_text(f"#!{sys.executable} -IS\n{text}\n")
-    path.chmod(0o755)
+    _executable(path, f"#!{sys.executable} -IS\n{text}\n")

@@ -15,6 +15,7 @@ namespace xnn = slipway::xnn;
 namespace {
 
 using Builder = flatbuffers::FlatBufferBuilder;
+using Sizes = std::vector<std::uint32_t>;
 template <typename T>
 using Offset = flatbuffers::Offset<T>;
 
@@ -59,9 +60,9 @@ class Maker {
         add_converted();
       } else if (recipe_.inside && recipe_.values[i].role != ValueRecipe::Role::kConstant) {
         const auto outer = static_cast<std::uint32_t>(count + i);
-        add_value(recipe_.values[i], outer);
-        add_inner(recipe_.values[i], static_cast<std::uint32_t>(i));
         const auto id = static_cast<std::uint32_t>(i);
+        add_value(recipe_.values[i], outer);
+        add(tensor(recipe_.values[i].type, recipe_.values[i].dims, id));
         const auto abs = xnn::Create_XNNNode1x1(builder_, output ? id : outer, output ? outer : id, 0);
         (output ? behind : nodes).push_back(xnn::CreateXNode(builder_, XNodeUnion::XNNAbs, abs.Union(), 9));
       } else {
@@ -95,24 +96,29 @@ class Maker {
     return static_cast<std::uint32_t>(constants_.size() - 1);
   }
 
-  void add_inner(const ValueRecipe& value, std::uint32_t id) {
-    const auto tensor =
-        xnn::CreateXNNTensorValue(builder_, value.type, static_cast<std::uint32_t>(value.dims.size()),
-                                  builder_.CreateVector(value.dims), 0, kNone, 0, id);
-    values_.push_back(xnn::CreateXValue(builder_, XValueUnion::XNNTensorValue, tensor.Union()));
+  Offset<xnn::XNNTensorValue> tensor(XNNDatatype type, const Sizes& dims, std::uint32_t id,
+                                     std::uint32_t constant = 0, std::uint32_t external = kNone,
+                                     std::uint32_t flags = 0) {
+    return xnn::CreateXNNTensorValue(builder_, type, static_cast<std::uint32_t>(dims.size()),
+                                     builder_.CreateVector(dims), constant, external, flags, id);
+  }
+
+  void add(Offset<xnn::XNNTensorValue> one, XNNQuantParams kind = XNNQuantParams::NONE,
+           Offset<void> quant = {}) {
+    if (kind == XNNQuantParams::NONE) {
+      values_.push_back(xnn::CreateXValue(builder_, XValueUnion::XNNTensorValue, one.Union()));
+    } else {
+      const auto quantized = xnn::CreateXNNQuantizedTensorValue(builder_, one, kind, quant);
+      values_.push_back(xnn::CreateXValue(builder_, XValueUnion::XNNQuantizedTensorValue, quantized.Union()));
+    }
   }
 
   // The graph's input, behind all others, and what the node takes.
   void add_converted() {
-    ValueRecipe given = recipe_.values[0];
+    const ValueRecipe& given = recipe_.values[0];
     add_value(given, static_cast<std::uint32_t>(recipe_.values.size()));
-    const auto tensor = xnn::CreateXNNTensorValue(builder_, XNNDatatype::xnn_datatype_qdint8,
-                                                  static_cast<std::uint32_t>(given.dims.size()),
-                                                  builder_.CreateVector(given.dims), 0, kNone, 0, 0);
-    const auto quant = xnn::CreatePerTokenDynamicQuant(builder_, recipe_.quantized_by);
-    const auto quantized = xnn::CreateXNNQuantizedTensorValue(
-        builder_, tensor, XNNQuantParams::PerTokenDynamicQuant, quant.Union());
-    values_.push_back(xnn::CreateXValue(builder_, XValueUnion::XNNQuantizedTensorValue, quantized.Union()));
+    add(tensor(XNNDatatype::xnn_datatype_qdint8, given.dims, 0), XNNQuantParams::PerTokenDynamicQuant,
+        xnn::CreatePerTokenDynamicQuant(builder_, recipe_.quantized_by).Union());
   }
 
   void add_value(const ValueRecipe& value, std::uint32_t id) {
@@ -121,9 +127,7 @@ class Maker {
     const std::uint32_t index =
         !constant ? 0 : add_constant(value.bytes.empty() ? filled(bytes_of(value)) : value.bytes);
     const std::uint32_t flags = constant ? 0 : (value.role == ValueRecipe::Role::kOutput ? 2 : 1);
-    const auto tensor = xnn::CreateXNNTensorValue(
-        builder_, value.type, static_cast<std::uint32_t>(value.dims.size()),
-        builder_.CreateVector(value.dims), index, constant ? kNone : externals_++, flags, id);
+    const auto made = tensor(value.type, value.dims, id, index, constant ? kNone : externals_++, flags);
     XNNQuantParams kind = XNNQuantParams::NONE;
     Offset<void> quant;
     const auto channel = static_cast<std::size_t>(value.channel_dim);
@@ -157,12 +161,7 @@ class Maker {
       default:
         break;
     }
-    if (kind == XNNQuantParams::NONE) {
-      values_.push_back(xnn::CreateXValue(builder_, XValueUnion::XNNTensorValue, tensor.Union()));
-    } else {
-      const auto quantized = xnn::CreateXNNQuantizedTensorValue(builder_, tensor, kind, quant);
-      values_.push_back(xnn::CreateXValue(builder_, XValueUnion::XNNQuantizedTensorValue, quantized.Union()));
-    }
+    add(made, kind, quant);
   }
 
   // The node's own numbers; 0 where the recipe has none.
@@ -175,6 +174,8 @@ class Maker {
     const auto out = static_cast<std::uint32_t>(recipe_.values.size() - recipe_.outputs);
     const std::uint32_t bias = recipe_.no_bias ? kNone : 2;
     const auto rank = static_cast<std::uint32_t>(recipe_.list.size());
+    const auto list = builder_.CreateVector(recipe_.list);
+    const auto second = builder_.CreateVector(recipe_.second);
     switch (recipe_.kind) {
       case XNodeUnion::XNNAdd:
       case XNodeUnion::XNNSubtract:
@@ -204,20 +205,13 @@ class Maker {
                                              number(5), 0, out, out + 1, flags)
             .Union();
       case XNodeUnion::XNNStaticTranspose:
-        return xnn::CreateXNNStaticTranspose(builder_, rank, builder_.CreateVector(recipe_.list), 0, out,
-                                             flags)
-            .Union();
+        return xnn::CreateXNNStaticTranspose(builder_, rank, list, 0, out, flags).Union();
       case XNodeUnion::XNNStaticReshape:
-        return xnn::CreateXNNStaticReshape(builder_, rank, builder_.CreateVector(recipe_.list), 0, out, flags)
-            .Union();
+        return xnn::CreateXNNStaticReshape(builder_, rank, list, 0, out, flags).Union();
       case XNodeUnion::XNNStaticSlice:
-        return xnn::CreateXNNStaticSlice(builder_, rank, builder_.CreateVector(recipe_.list),
-                                         builder_.CreateVector(recipe_.second), 0, out, flags)
-            .Union();
+        return xnn::CreateXNNStaticSlice(builder_, rank, list, second, 0, out, flags).Union();
       case XNodeUnion::XNNStaticConstantPad:
-        return xnn::CreateXNNStaticConstantPad(builder_, builder_.CreateVector(recipe_.list),
-                                               builder_.CreateVector(recipe_.second), 0.5F, 0, out, flags)
-            .Union();
+        return xnn::CreateXNNStaticConstantPad(builder_, list, second, 0.5F, 0, out, flags).Union();
       case XNodeUnion::XNNStaticResizeBilinear2D:
         return xnn::CreateXNNStaticResizeBilinear2D(builder_, number(0), number(1), 0, out, flags).Union();
       case XNodeUnion::XNNConcatenate2:
@@ -247,8 +241,6 @@ constexpr auto kFloat = XNNDatatype::xnn_datatype_fp32;
 constexpr auto kQint8 = XNNDatatype::xnn_datatype_qint8;
 constexpr auto kRoleOut = ValueRecipe::Role::kOutput;
 constexpr auto kConstant = ValueRecipe::Role::kConstant;
-
-using Sizes = std::vector<std::uint32_t>;
 
 ValueRecipe in(const Sizes& dims, XNNDatatype type = kFloat) {
   return {type, dims};

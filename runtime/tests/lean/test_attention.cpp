@@ -7,6 +7,7 @@
 #include "check.h"
 #include "lean/kernels/elements.h"
 #include "lean/kernels/kernel.h"
+#include "views.h"
 
 using namespace slipway;
 using namespace slipway::lean;
@@ -18,16 +19,10 @@ struct OwnedTensor {
   std::vector<std::uint8_t> bytes;
   TensorView view;
 
-  OwnedTensor(const Shape& shape, DType dtype, const std::vector<double>& values = {}) {
-    view.dtype = dtype;
-    view.rank = static_cast<std::uint8_t>(shape.size());
-    for (std::size_t i = 0; i < shape.size(); ++i) {
-      view.sizes[i] = view.bounds[i] = shape[i];
-      view.order[i] = static_cast<std::uint8_t>(i);
-    }
+  OwnedTensor(const Shape& shape, DType dtype, const std::vector<double>& values = {})
+      : view(view_at(dtype, shape, nullptr)) {
     bytes.resize(view.bytes() + 16);
     view.data = bytes.data();
-    view.capacity = view.bytes();
     if (!values.empty()) {
       store(dtype, values.data(), values.size(), view.data, 1);
     }

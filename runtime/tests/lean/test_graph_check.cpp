@@ -1,4 +1,5 @@
 #include <array>
+#include <deque>
 #include <random>
 #include <set>
 
@@ -7,6 +8,7 @@
 #include "lean/xnnpack/packed_weights.h"
 #include "lean/xnnpack/rules.h"
 #include "lean/xnnpack/xnn_delegate.h"
+#include "views.h"
 
 using namespace slipway;
 using namespace slipway::lean;
@@ -25,17 +27,9 @@ XnnContext& started() {
 class GivenTensors {
  public:
   TensorView& add(xnn_datatype type, const Dims& dims, Dynamism dynamism = Dynamism::kBounded) {
-    TensorView& view = *views_.emplace_back(std::make_unique<TensorView>());
-    view.dtype = dtype_of_value(type);
-    view.rank = static_cast<std::uint8_t>(dims.rank);
+    const Shape sizes(dims.size.begin(), dims.size.begin() + dims.rank);
+    TensorView& view = views_.emplace_back(view_at(dtype_of_value(type), sizes, nullptr));
     view.dynamism = dynamism;
-    std::size_t count = 1;
-    for (std::uint8_t i = 0; i < view.rank; ++i) {
-      view.sizes[i] = view.bounds[i] = static_cast<std::int64_t>(dims[i]);
-      view.order[i] = i;
-      count *= dims[i];
-    }
-    view.capacity = count * size_of(view.dtype);
     memory_.emplace_back(view.capacity + 2 * XNN_EXTRA_BYTES);
     view.data = memory_.back().data();
     all_.push_back(&view);
@@ -44,14 +38,13 @@ class GivenTensors {
   const std::vector<TensorView*>& all() const { return all_; }
 
  private:
-  std::vector<std::unique_ptr<TensorView>> views_;
+  std::deque<TensorView> views_;
   std::vector<std::vector<std::uint8_t>> memory_;
   std::vector<TensorView*> all_;
 };
 
-// In the shapes of `check`.
-std::unique_ptr<GivenTensors> arguments_for(const GraphCheck& check, Dynamism dynamism = Dynamism::kBounded) {
-  auto arguments = std::make_unique<GivenTensors>();
+// The graph's inputs and outputs among its values, as a call has them.
+std::vector<std::size_t> outside(const GraphCheck& check) {
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < check.facts().size(); ++i) {
     if (check.facts()[i].input || check.facts()[i].output) {
@@ -61,7 +54,13 @@ std::unique_ptr<GivenTensors> arguments_for(const GraphCheck& check, Dynamism dy
   std::sort(order.begin(), order.end(), [&](std::size_t one, std::size_t other) {
     return check.facts()[one].external_id < check.facts()[other].external_id;
   });
-  for (const std::size_t fact : order) {
+  return order;
+}
+
+// In the shapes of `check`.
+std::unique_ptr<GivenTensors> arguments_for(const GraphCheck& check, Dynamism dynamism = Dynamism::kBounded) {
+  auto arguments = std::make_unique<GivenTensors>();
+  for (const std::size_t fact : outside(check)) {
     arguments->add(check.facts()[fact].type, check.shapes()[fact], dynamism);
   }
   return arguments;
@@ -307,18 +306,10 @@ TEST(the_shapes_of_a_call_go_through_the_graph_before_xnnpack_sees_them) {
   }
   Checked checked(recipe);
   const std::size_t depth = recipe.values[0].dims[1];
-  // The output is the first external value: the input behind the conversion is the last that was made.
   const auto accept = [&](const Dims& input, const Dims& output, void (*change)(TensorView&) = nullptr) {
-    std::vector<std::pair<std::uint32_t, bool>> order;
-    for (const GraphFact& fact : checked->facts()) {
-      if (fact.input || fact.output) {
-        order.emplace_back(fact.external_id, fact.input);
-      }
-    }
-    std::sort(order.begin(), order.end());
     GivenTensors arguments;
-    for (const auto& [id, is_input] : order) {
-      TensorView& view = arguments.add(xnn_datatype_fp32, is_input ? input : output);
+    for (const std::size_t fact : outside(checked.found.value())) {
+      TensorView& view = arguments.add(xnn_datatype_fp32, checked->facts()[fact].input ? input : output);
       if (change != nullptr) {
         change(view);
       }
@@ -378,13 +369,8 @@ TEST(a_graph_that_needs_more_memory_than_there_is_is_refused_before_it_asks_for_
   Checked check(recipe);
   CHECK_EQUAL(check->peak(), std::size_t{4} * kSide * kSide);
   // Nobody looks at the elements.
-  TensorView view;
-  view.dtype = DType::kFloat32;
-  view.rank = 2;
+  TensorView view = view_at(DType::kFloat32, {kSide, kSide}, nullptr);
   view.dynamism = Dynamism::kBounded;
-  view.sizes = {kSide, kSide};
-  view.order = {0, 1};
-  view.capacity = SIZE_MAX;
   TensorView result = view;
   const Status refused = check->accept({&view, &result});
   CHECK(refused.code() == Code::kMemory);

@@ -3,6 +3,8 @@
 #include <xnnpack/node-type.h>
 #include <xnnpack/subgraph.h>
 
+#include <random>
+
 #include "check.h"
 #include "lean/xnnpack/memory_plan.h"
 
@@ -10,28 +12,17 @@ using namespace slipway::lean;
 
 namespace {
 
-class Numbers {
- public:
-  explicit Numbers(std::uint32_t seed) : seed_(seed) {}
-  std::size_t below(std::size_t limit) {
-    seed_ = seed_ * 1664525U + 1013904223U;
-    return (seed_ >> 8) % limit;
-  }
-
- private:
-  std::uint32_t seed_;
-};
-
 std::vector<Life> any_lives(std::uint32_t seed) {
-  Numbers numbers(seed);
-  const std::size_t steps = 1 + numbers.below(60);
-  std::vector<Life> lives(1 + numbers.below(80));
+  std::mt19937 random(seed);
+  const auto below = [&](std::size_t limit) { return static_cast<std::size_t>(random() % limit); };
+  const std::size_t steps = 1 + below(60);
+  std::vector<Life> lives(1 + below(80));
   for (Life& life : lives) {
-    life.first = numbers.below(steps);
+    life.first = below(steps);
     // Most values are read soon, and some are kept for long.
-    const std::size_t reach = numbers.below(5) == 0 ? steps : 3;
-    life.last = std::min(steps - 1, life.first + numbers.below(reach));
-    life.size = 64 * numbers.below(numbers.below(4) == 0 ? 400 : 20);
+    const std::size_t reach = below(5) == 0 ? steps : 3;
+    life.last = std::min(steps - 1, life.first + below(reach));
+    life.size = 64 * below(below(4) == 0 ? 400 : 20);
   }
   return lives;
 }
@@ -110,11 +101,6 @@ struct PlannedGraph {
   // Where a value, an operator's own memory or scales begin in the block.
   std::size_t offset(const void* data) const {
     return static_cast<std::size_t>(static_cast<const std::uint8_t*>(data) - memory.data());
-  }
-  bool overlap(std::uint32_t one, std::uint32_t other) const {
-    const std::size_t first = offset(values[one].data);
-    const std::size_t second = offset(values[other].data);
-    return first < second + values[other].size && second < first + values[one].size;
   }
 };
 

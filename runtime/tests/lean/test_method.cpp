@@ -7,6 +7,7 @@
 #include "lean/method/delegate.h"
 #include "lean/method/recorder.h"
 #include "lean/xnnpack/xnn_delegate.h"
+#include "views.h"
 
 using namespace slipway;
 using namespace slipway::lean;
@@ -15,17 +16,8 @@ namespace {
 
 constexpr std::size_t kCallRoom = 64;  // bytes of each tensor's own memory
 
-// A 2x3 tensor at `data`.
 TensorView matrix_at(std::uint8_t* data, DType dtype = DType::kFloat32) {
-  TensorView view;
-  view.dtype = dtype;
-  view.rank = 2;
-  view.sizes = {2, 3};
-  view.bounds = view.sizes;
-  view.order = {0, 1};
-  view.data = data;
-  view.capacity = view.bytes();
-  return view;
+  return view_at(dtype, {2, 3}, data);
 }
 
 // A call of a kernel all of whose arguments are matrices, each in memory of its own.
@@ -59,16 +51,13 @@ class MatrixCall {
   std::vector<std::int32_t> arguments_;
 };
 
-bool is_in_place(Sharing sharing) {
-  return sharing == Sharing::kSelf || sharing == Sharing::kSelfEach;
-}
-
 }  // namespace
 
 TEST(calls_have_their_results_where_the_kernels_rows_allow) {
   for (const std::string& name : lean::kernel_names()) {
     const Sharing sharing = find_kernel(name)->sharing;
-    if (find_kernel(name)->arguments < 2 || is_in_place(sharing)) {
+    const bool in_place = sharing == Sharing::kSelf || sharing == Sharing::kSelfEach;
+    if (find_kernel(name)->arguments < 2 || in_place) {
       continue;
     }
     MatrixCall apart(name);
@@ -192,15 +181,12 @@ struct TypedCall {
               matrix_at(at(1)),
               matrix_at(at(2), DType::kBool),
               matrix_at(at(3), DType::kInt64),
-              matrix_at(at(4)),
+              view_at(DType::kFloat32, {2}, at(4)),
               std::int64_t{1},
               false,
               EValue(),
               TensorList{{{3}}},
               matrix_at(at(5))};
-    auto& column = std::get<TensorView>(values[4]);
-    column.rank = 1;
-    column.sizes = {2};
   }
 
   // What the kernel leaves in the output; nothing if it does not take such arguments.

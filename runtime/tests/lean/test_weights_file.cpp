@@ -7,6 +7,7 @@
 
 #include "check.h"
 #include "lean/xnnpack/weights_file.h"
+#include "program_builder.h"
 #include "temporary_folder.h"
 
 using namespace slipway;
@@ -95,15 +96,13 @@ struct Kept {
   }
 };
 
-void put_number(std::vector<std::uint8_t>* bytes, std::size_t at, std::uint64_t number) {
-  std::memcpy(bytes->data() + at, &number, sizeof(number));
-}
-
-// As somebody would who knows the format.
-void sum_again(std::vector<std::uint8_t>* bytes) {
-  std::memset(bytes->data() + kSumAt, 0, sizeof(Checksum));
-  const Checksum sum = checksum_of(bytes->data(), kHeaderSize + kOwnedSize + 2 * kEntrySize);
-  std::memcpy(bytes->data() + kSumAt, &sum, sizeof(sum));
+// Another number, and a sum that fits: as somebody would who knows the format.
+std::vector<std::uint8_t> with_number(std::vector<std::uint8_t> bytes, std::size_t at, std::uint64_t number) {
+  put_number(&bytes, at, number, sizeof(number));
+  std::memset(bytes.data() + kSumAt, 0, sizeof(Checksum));
+  const Checksum sum = checksum_of(bytes.data(), kHeaderSize + kOwnedSize + 2 * kEntrySize);
+  std::memcpy(bytes.data() + kSumAt, &sum, sizeof(sum));
+  return bytes;
 }
 
 }  // namespace
@@ -166,10 +165,7 @@ TEST(weights_lie_in_the_file_whatever_its_table_says) {
        {std::uint64_t{0}, std::uint64_t{64}, std::uint64_t{4097}, size - 64, size - 1, size, size + 64,
         std::uint64_t{1} << 63, UINT64_MAX - 63, UINT64_MAX}) {
     for (const std::size_t at : {entry, entry + 8}) {
-      std::vector<std::uint8_t> other = bytes;
-      put_number(&other, at, number);
-      sum_again(&other);
-      kept.damage(other);
+      kept.damage(with_number(bytes, at, number));
       const Result<WeightsFile> file = kept.open();
       const PackedEntry* found = file.ok() ? file.value().find(kept.blocks[0].key) : nullptr;
       CHECK((found == nullptr || (found->offset < size && found->size < size - found->offset)));
@@ -179,10 +175,7 @@ TEST(weights_lie_in_the_file_whatever_its_table_says) {
   for (const std::size_t at : {std::size_t{24}, std::size_t{32}}) {
     for (const std::uint64_t number :
          {std::uint64_t{100}, std::uint64_t{1} << 40, UINT64_MAX - 1, UINT64_MAX}) {
-      std::vector<std::uint8_t> other = bytes;
-      put_number(&other, at, number);
-      sum_again(&other);
-      kept.damage(other);
+      kept.damage(with_number(bytes, at, number));
       CHECK_EQUAL(kept.found(), std::size_t{0});
     }
   }

@@ -20,13 +20,13 @@ flatbuffers::Offset<pte::EValue> tensor(flatbuffers::FlatBufferBuilder& builder,
   return pte::CreateEValue(builder, pte::KernelTypes::Tensor, value.Union());
 }
 
-void put(std::vector<std::uint8_t>* file, std::size_t at, std::uint64_t value, std::size_t size) {
+}  // namespace
+
+void put_number(std::vector<std::uint8_t>* file, std::size_t at, std::uint64_t value, std::size_t size) {
   for (std::size_t i = 0; i < size; ++i) {
     (*file)[at + i] = static_cast<std::uint8_t>(value >> (8 * i));
   }
 }
-
-}  // namespace
 
 std::vector<std::uint8_t> make_program(const ProgramRecipe& recipe) {
   flatbuffers::FlatBufferBuilder builder;
@@ -51,19 +51,13 @@ std::vector<std::uint8_t> make_program(const ProgramRecipe& recipe) {
   const auto instructions = builder.CreateVector(&instruction, 1);
   const auto chain = pte::CreateChain(builder, 0, 0, instructions);
   const auto op = pte::CreateOperatorDirect(builder, recipe.operator_name.c_str(), recipe.overload.c_str());
-  std::vector<flatbuffers::Offset<pte::BackendDelegate>> delegates;
-  if (!recipe.backend.empty()) {
-    const auto data = pte::CreateBackendDelegateDataReference(builder, pte::DataLocation::SEGMENT, 0);
-    const auto specs = builder.CreateVector(std::vector<flatbuffers::Offset<pte::CompileSpec>>{});
-    delegates.push_back(
-        pte::CreateBackendDelegate(builder, builder.CreateString(recipe.backend), data, specs));
-  }
-  const auto plan = pte::CreateExecutionPlan(
-      builder, builder.CreateString("forward"), 0, builder.CreateVector(values),
-      builder.CreateVector(std::vector<std::int32_t>{0}),
-      builder.CreateVector(std::vector<std::int32_t>{recipe.output_value}), builder.CreateVector(&chain, 1),
-      builder.CreateVector(&op, 1), builder.CreateVector(delegates),
-      builder.CreateVector(std::vector<std::int64_t>{0, recipe.planned_bytes}));
+  const auto plan =
+      pte::CreateExecutionPlan(builder, builder.CreateString("forward"), 0, builder.CreateVector(values),
+                               builder.CreateVector(std::vector<std::int32_t>{0}),
+                               builder.CreateVector(std::vector<std::int32_t>{recipe.output_value}),
+                               builder.CreateVector(&chain, 1), builder.CreateVector(&op, 1),
+                               builder.CreateVector(std::vector<flatbuffers::Offset<pte::BackendDelegate>>{}),
+                               builder.CreateVector(std::vector<std::int64_t>{0, recipe.planned_bytes}));
   const auto segment = pte::CreateDataSegment(builder, 0, recipe.segment_bytes);
   const auto constants =
       pte::CreateSubsegmentOffsets(builder, 0, builder.CreateVector(std::vector<std::uint64_t>{0, 0}));
@@ -74,19 +68,16 @@ std::vector<std::uint8_t> make_program(const ProgramRecipe& recipe) {
   std::vector<std::uint8_t> file(builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize());
   const std::uint32_t root = flatbuffers::ReadScalar<std::uint32_t>(file.data());
   file.insert(file.begin() + kInsertAt, kHeader, 0);
-  put(&file, 0, root + kHeader, 4);
+  put_number(&file, 0, root + kHeader, 4);
   const std::size_t program_size = file.size();
   file.resize((program_size + kAlignment - 1) / kAlignment * kAlignment);
   std::memcpy(file.data() + kInsertAt, "eh00", 4);
-  put(&file, 12, kHeader, 4);
-  put(&file, 16, program_size, 8);
-  put(&file, 24, file.size(), 8);
-  put(&file, 32, 24, 8);
-  for (int i = 1; i <= 6; ++i) {
-    const auto number = static_cast<float>(i);
-    std::uint8_t bytes[sizeof(number)];
-    std::memcpy(bytes, &number, sizeof(number));
-    file.insert(file.end(), bytes, bytes + sizeof(bytes));
-  }
+  put_number(&file, 12, kHeader, 4);
+  put_number(&file, 16, program_size, 8);
+  put_number(&file, 24, file.size(), 8);
+  put_number(&file, 32, 24, 8);
+  const float numbers[] = {1, 2, 3, 4, 5, 6};
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(numbers);
+  file.insert(file.end(), bytes, bytes + sizeof(numbers));
   return file;
 }

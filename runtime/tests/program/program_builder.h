@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -13,7 +12,6 @@
 struct ProgramRecipe {
   std::string operator_name = "aten::add";
   std::string overload = "out";
-  std::string backend;  // a delegate that is named and never called; none when empty
   std::int32_t output_value = 3;
   std::uint32_t constant_index = 1;
   std::int32_t first_argument = 0;
@@ -24,5 +22,8 @@ struct ProgramRecipe {
   std::size_t lists = 0;             // further values, lists that share one vector
   std::size_t items = 0;             // of so many items
 };
+
+// Writes so many bytes of a number, little-endian.
+void put_number(std::vector<std::uint8_t>* file, std::size_t at, std::uint64_t value, std::size_t size);
 
 std::vector<std::uint8_t> make_program(const ProgramRecipe& recipe = {});

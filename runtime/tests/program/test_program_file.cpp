@@ -1,5 +1,3 @@
-#include <fstream>
-
 #include "check.h"
 #include "etdump.h"
 #include "flat_tensor_generated.h"
@@ -154,22 +152,17 @@ std::vector<std::uint8_t> make_data(const DataRecipe& recipe = {}) {
   const auto items = builder.CreateVector(&item, 1);
   builder.Finish(ptd::CreateFlatTensor(builder, 0, segments, items), ptd::FlatTensorIdentifier());
   std::vector<std::uint8_t> file(builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize());
-  const auto put = [&file](std::size_t at, std::uint64_t value, std::size_t size) {
-    for (std::size_t i = 0; i < size; ++i) {
-      file[at + i] = static_cast<std::uint8_t>(value >> (8 * i));
-    }
-  };
   const std::uint32_t root = flatbuffers::ReadScalar<std::uint32_t>(file.data());
   file.insert(file.begin() + 8, 40, 0);
-  put(0, root + 40, 4);
+  put_number(&file, 0, root + 40, 4);
   const std::size_t flatbuffer = file.size();
   std::memcpy(file.data() + 8, "FH01", 4);
-  put(12, 40, 4);
-  put(16, 48, 8);
-  put(24, flatbuffer - 48, 8);
+  put_number(&file, 12, 40, 4);
+  put_number(&file, 16, 48, 8);
+  put_number(&file, 24, flatbuffer - 48, 8);
   file.resize((flatbuffer + 15) / 16 * 16);
-  put(32, file.size(), 8);
-  put(40, 24, 8);
+  put_number(&file, 32, file.size(), 8);
+  put_number(&file, 40, 24, 8);
   file.resize(file.size() + 24, 1);
   return file;
 }

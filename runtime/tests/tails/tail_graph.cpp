@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "check.h"
 #include "lean/graph_maker.h"
+#include "lean/views.h"
 #include "tail_layers.h"
 
 using namespace slipway;
@@ -165,16 +166,8 @@ TailBench& tail_bench() {
 }
 
 TensorView view_of(Type type, const std::vector<std::uint32_t>& dims, std::uint8_t* data) {
-  TensorView view;
-  view.dtype = dtype_of_value(to_xnn(type));
+  TensorView view = view_at(dtype_of_value(to_xnn(type)), Shape(dims.begin(), dims.end()), data);
   view.dynamism = Dynamism::kBounded;
-  view.rank = static_cast<std::uint8_t>(dims.size());
-  for (std::uint8_t i = 0; i < view.rank; ++i) {
-    view.sizes[i] = view.bounds[i] = dims[i];
-    view.order[i] = i;
-  }
-  view.data = data;
-  view.capacity = view.bytes();
   return view;
 }
 

@@ -100,6 +100,11 @@ void fill_static_input(const Layer& layer, AnyNumbers* any, Data* data, Numbers*
   numbers->unit *= data->input_scale;
 }
 
+// Of a row, a channel or a block: its scale in least ones.
+std::int32_t scale_factor(std::size_t index) {
+  return static_cast<std::int32_t>(1U << (index % 3));
+}
+
 // Rows or images with scales and zero points of their own, which XNNPACK finds exactly: each has a smallest
 // and a largest number that are 255 steps of a power of two apart.
 void fill_dynamic_input(const Layer& layer, AnyNumbers* any, Data* data, Numbers* numbers) {
@@ -107,7 +112,7 @@ void fill_dynamic_input(const Layer& layer, AnyNumbers* any, Data* data, Numbers
   const double unit = layer.types->input == Type::xnn_datatype_fp16 ? 1.0 / 128 : 1.0 / 4;
   for (std::size_t i = 0; i < numbers->input.size(); i += together) {
     const std::size_t row = i / together;
-    const auto factor = static_cast<std::int32_t>(1U << (row % 3));
+    const std::int32_t factor = scale_factor(row);
     const std::int32_t low = -static_cast<std::int32_t>((row * 37 + 20) % 250);
     const std::size_t least = static_cast<std::size_t>(any->between(0, 1 << 20)) % together;
     for (std::size_t k = 0; k < together; ++k) {
@@ -120,10 +125,8 @@ void fill_dynamic_input(const Layer& layer, AnyNumbers* any, Data* data, Numbers
   numbers->unit *= unit;
 }
 
-double any_scale(const Types& types, std::size_t index, std::int32_t* factor) {
-  const double unit = types.input == Type::xnn_datatype_fp16 ? 1.0 / 128 : 1.0 / 32;
-  *factor = static_cast<std::int32_t>(1U << (index % 3));
-  return unit * *factor;
+double least_scale(const Types& types) {
+  return types.input == Type::xnn_datatype_fp16 ? 1.0 / 128 : 1.0 / 32;
 }
 
 // The filter as the graph has it, from its numbers in any order: `at` finds one of [outer][inner].
@@ -161,20 +164,18 @@ void fill_filter(const Layer& layer, AnyNumbers* any, Data* data, Numbers* numbe
     const std::size_t channel = i / depth;
     std::int32_t factor = 1;
     if (per_channel) {
-      any_scale(types, channel, &factor);
+      factor = scale_factor(channel);
     } else if (type == Type::xnn_datatype_qbint4) {
-      any_scale(types, channel + i % depth / types.block, &factor);
+      factor = scale_factor(channel + i % depth / types.block);
     }
     numbers->filter[i] = factor * (stored[i] - data->filter_zero);
   }
-  std::int32_t factor = 1;
-  if (!floats) {
-    numbers->unit *= any_scale(types, 0, &factor);
-  }
+  const double least = least_scale(types);
+  numbers->unit *= floats ? 1 : least;
   for (std::size_t channel = 0; !floats && channel < layer.results(); ++channel) {
-    data->scales.push_back(static_cast<float>(any_scale(types, per_channel ? channel : 0, &factor)));
+    data->scales.push_back(static_cast<float>(least * scale_factor(per_channel ? channel : 0)));
     for (std::size_t block = 0; types.block != 0 && block < depth / types.block; ++block) {
-      const auto scale = static_cast<float>(any_scale(types, channel + block, &factor));
+      const auto scale = static_cast<float>(least * scale_factor(channel + block));
       const std::uint16_t bits = slipway::lean::float_to_bfloat16(scale);
       data->block_scales.push_back(static_cast<std::uint8_t>(bits & 0xFFU));
       data->block_scales.push_back(static_cast<std::uint8_t>(bits >> 8U));
@@ -298,10 +299,7 @@ Data make_data(const Layer& layer, std::uint32_t seed) {
   std::vector<double> bias(layer.results());
   const auto limit = static_cast<std::int32_t>(std::min(1e6, data.spread / numbers.unit)) + 1;
   for (std::size_t i = 0; i < bias.size() && layer.with_bias; ++i) {
-    std::int32_t factor = 1;
-    if (types.bias == Type::xnn_datatype_qcint32) {
-      any_scale(types, i, &factor);
-    }
+    const std::int32_t factor = types.bias == Type::xnn_datatype_qcint32 ? scale_factor(i) : 1;
     const std::int32_t number = any.between(-limit, limit);
     bias[i] = number * numbers.unit * factor;
     put(&data.bias, types.bias, whole ? number : bias[i]);

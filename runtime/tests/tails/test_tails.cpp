@@ -156,7 +156,7 @@ constexpr Types kBlocks64 = {"qd8 qb4w of 64", kF32, kB4, kF32, kF32, true, 64};
 constexpr Types kBlocks128 = {"qd8 qb4w of 128", kF32, kB4, kF32, kF32, true, 128};
 constexpr Types kBlocksHalves = {"qd8 qb4w f16", kF16, kB4, kF32, kF16, true, 32};
 
-// One kind of layer, whose sizes are still open: `change` puts rows, columns and depth into it.
+// One kind of layer, whose rows, columns and depth are still open.
 struct LayerFamily {
   Layer layer;
   bool fixed_depth = false;
@@ -166,27 +166,12 @@ std::size_t turn(const std::vector<std::size_t>& list, std::size_t index) {
   return list[index % list.size()];
 }
 
-const std::vector<std::size_t>& some_rows() {
-  static const std::vector<std::size_t> all = {1, 2, 3, 5, 6, 7, 8, 11, 16, 17, 4};
-  return all;
-}
-
-const std::vector<std::size_t>& some_columns() {
-  static const std::vector<std::size_t> all = {17, 3, 64, 33, 8, 70, 1, 48, 15, 31, 66, 16, 2};
-  return all;
-}
-
-const std::vector<std::size_t>& some_depths() {
-  static const std::vector<std::size_t> all = {7, 64, 33, 100, 4,  19, 32, 65, 130,
-                                               8, 48, 1,  96,  12, 67, 16, 3};
-  return all;
-}
-
+const std::vector<std::size_t> kSomeRows = {1, 2, 3, 5, 6, 7, 8, 11, 16, 17, 4};
+const std::vector<std::size_t> kSomeColumns = {17, 3, 64, 33, 8, 70, 1, 48, 15, 31, 66, 16, 2};
+const std::vector<std::size_t> kSomeDepths = {7, 64, 33, 100, 4,  19, 32, 65, 130,
+                                              8, 48, 1,  96,  12, 67, 16, 3};
 // Of more than one step of the kernels that take most at a time.
-const std::vector<std::size_t>& large_depths() {
-  static const std::vector<std::size_t> all = {96, 130, 72, 128, 197, 65, 160};
-  return all;
-}
+const std::vector<std::size_t> kLargeDepths = {96, 130, 72, 128, 197, 65, 160};
 
 // What a window covers.
 std::size_t reach(const Layer& layer, std::size_t window) {
@@ -279,16 +264,16 @@ class TailSweep {
     };
     const bool shallow = family.fixed_depth || family.layer.kind == Kind::kDepthwise;
     for (std::size_t rows = 1; rows <= 50; ++rows) {
-      one(rows, turn(some_columns(), rows + round), turn(some_depths(), rows + round));
+      one(rows, turn(kSomeColumns, rows + round), turn(kSomeDepths, rows + round));
       if (!shallow) {
-        one(rows, turn(some_columns(), rows + 3 * round), turn(large_depths(), rows + round));
+        one(rows, turn(kSomeColumns, rows + 3 * round), turn(kLargeDepths, rows + round));
       }
     }
     for (std::size_t columns = 1; columns <= 70; ++columns) {
-      one(turn(some_rows(), columns + round), columns, turn(some_depths(), columns + 2 * round));
+      one(turn(kSomeRows, columns + round), columns, turn(kSomeDepths, columns + 2 * round));
     }
     for (const std::size_t columns : {95U, 96U, 97U, 127U, 128U, 129U}) {
-      one(turn(some_rows(), columns + round), columns, turn(some_depths(), columns + 2 * round));
+      one(turn(kSomeRows, columns + round), columns, turn(kSomeDepths, columns + 2 * round));
     }
     if (shallow) {
       return;
@@ -296,11 +281,11 @@ class TailSweep {
     for (std::size_t depth = 1; depth <= 130; ++depth) {
       const std::size_t near = (depth + 1) % 16;
       if (depth <= 36 || near <= 2 || amount_.rounds > 1) {
-        one(turn(some_rows(), depth + round), turn(some_columns(), depth + 3 * round), depth);
+        one(turn(kSomeRows, depth + round), turn(kSomeColumns, depth + 3 * round), depth);
       }
     }
     for (const std::size_t depth : {255U, 256U, 257U, 513U}) {
-      one(turn(some_rows(), depth + round), turn(some_columns(), depth + 3 * round), depth);
+      one(turn(kSomeRows, depth + round), turn(kSomeColumns, depth + 3 * round), depth);
     }
   }
 
