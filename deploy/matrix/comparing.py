@@ -25,6 +25,7 @@ from core.files import sha256_file, write_atomic
 from core.formats.program import Program, Sample, Samples
 from deploy.devices.probe import device_root
 from deploy.matrix.model import CellResult, Problem
+from deploy.matrix.plan import grouped
 from deploy.matrix.run import Made
 from deploy.run import collect
 from deploy.run.events import Steps
@@ -106,7 +107,7 @@ class Compared(_Model):
     of: int
     """How many samples the data have."""
     reference: Accuracy
-    """The float model in PyTorch."""
+    """The float model's, in PyTorch."""
     by: Literal["metric", "top1", "psnr"]
     """The figure that decides how accurate a program is."""
     rows: tuple[Row, ...]
@@ -198,9 +199,7 @@ def psnr(got: Sequence[Array], want: Sequence[Array]) -> float:
 def top(k: int, outputs: Sequence[Array], labels: Sequence[Any]) -> float | None:
     """The part of all rows whose label is among the ``k`` largest scores; ``None``: these are not classes.
 
-    Args:
-        outputs: the scores of each sample, classes along the last axis.
-        labels: of each sample a class, or one for each of its rows.
+    The scores of a sample have the classes along the last axis; its label is a class, or one for each of its rows.
     """
     right = rows = 0
     for scores, label in zip(outputs, labels, strict=True):
@@ -286,10 +285,8 @@ def compare(
     """Give the samples to every program that ran, and compare what it gives.
 
     Args:
-        cells: the matrix's.
-        made: what each of them ran, by its key.
+        made: what each of the cells ran, by its key.
         many: give emulated devices all samples, not only the first `EMULATED`.
-        metric: the user's own measure.
         impossible: what was asked for, too, and why it cannot be.
     """
     labelled = samples.labelled
@@ -363,11 +360,7 @@ class _Sampling(Session):
     """A session that runs a program on the inputs of all its cases."""
 
     def all_of(self, settings: Settings, found: list[list[Any]], done: Callable[[], None]) -> None:
-        """Run the cases that have no outputs in ``found`` yet; those stay there if the connection breaks.
-
-        Args:
-            done: called after each.
-        """
+        """Run the cases that have no outputs in ``found`` yet; those stay there if the connection breaks."""
         with Store(self.transport, device_root(self.device)) as store:
             _, _, survey, voucher = self.arrive(store, settings)
             self._upload(store, voucher, survey, self._missing(survey))
@@ -384,10 +377,7 @@ class _Sampling(Session):
 
 
 def _outputs(made: Made, samples: Sequence[Sample], done: Callable[[], None]) -> list[list[Any]]:
-    """The outputs of a program for each sample, in order.
-
-    Args:
-        done: called after each sample.
+    """The outputs of a program for each sample, in order; ``done`` is called after each.
 
     Raises:
         SlipwayError: of the class that names the failure; see ``docs/deploy.md``.
@@ -440,11 +430,11 @@ def report(found: Compared, folder: Path, as_json: bool = False) -> None:
 
 def troubles(found: Compared) -> list[str]:
     """A line for each program that failed, however often, and for what is impossible."""
-    places: dict[str, list[str]] = {}
-    for one in found.rows:
-        if one.problem and not one.samples:
-            line = f"{one.program} {one.outcome}: {one.problem.short(one.program)}"
-            places.setdefault(line, []).append(f"{one.engine} on {one.device}")
+    places = grouped(
+        (f"{one.program} {one.outcome}: {one.problem.short(one.program)}", f"{one.engine} on {one.device}")
+        for one in found.rows
+        if one.problem and not one.samples
+    )
     lines = [f"{line} ({', '.join(where)})" for line, where in places.items()]
     more = [f"{JSON} has the whole of each message."] if lines else []
     return [*lines, *more, *(f"impossible: {one}" for one in found.impossible)]

@@ -91,7 +91,6 @@ class Output(_Model):
     max_abs: float | None = None
     tolerance: str = ""
     atol: float | None = None
-    """The absolute part of the tolerance."""
 
 
 class CellResult(_Model):
@@ -123,7 +122,6 @@ class CellResult(_Model):
     latency: Times | None = None
     """Of a real device only; with several rounds, of one near their median."""
     rounds: tuple[Round, ...] = ()
-    """Of a real device only."""
     emulated_time: Times | None = None
     """Of an emulated device only: it is not a latency figure."""
     throttled: tuple[str, ...] = ()
@@ -194,7 +192,6 @@ class Matrix(_Model):
     """Matrices of jobs that were merged into it."""
     interrupted: bool = False
     command: str = ""
-    """As it was typed."""
     commit: str = ""
     """Of the folder where it was typed, as ``git describe`` has it; empty outside a repository."""
     host: str = ""

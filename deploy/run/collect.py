@@ -32,6 +32,7 @@ from deploy.run.npy import load
 from deploy.run.result import ClassSeen, MethodRan
 from deploy.transport.base import Transport
 from deploy.transport.deadline import Deadline
+from deploy.transport.hearing import receiving
 
 _OUTPUT_LIMIT = 2 << 30
 """Bytes of one output; all of them together must fit on this machine's disk (`deploy.transport.hearing.receiving`)."""
@@ -86,14 +87,9 @@ def fetch(
                 f"{_OUTPUT_LIMIT:,} are fetched for one output, {_TOTAL_LIMIT:,} for all of a run",
                 "a program with smaller outputs, or with fewer of them",
             )
-        if len(sent.get(name, b"")) > limit:
-            raise AnswerError(
-                f"{name} on {transport.name} is longer than expected.",
-                f"more than {limit:,} bytes",
-                f"./inv devices.verify {transport.name}, then the same command again",
-            )
         if name in sent:
-            (folder / name).write_bytes(sent[name])
+            with receiving(folder / name, limit, transport.name) as take:
+                take(sent[name])
         else:
             transport.get(f"{there}/{name}", folder / name, limit, deadline)
         dtype, array = load(folder / name)
@@ -208,9 +204,7 @@ MOST = 5
 def seen(job: Job, got: Path, outputs: Sequence[Comparison]) -> dict[str, Any]:
     """``classes`` and ``picture`` of a result; empty if the outputs have no names, or the inputs are the user's.
 
-    Args:
-        got: the folder with the device's outputs.
-        outputs: their comparisons.
+    The folder ``got`` has the device's outputs.
 
     Raises:
         ProgramError: the names are missing or are something else.

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 def ready(device: Device, target: str = "") -> None:
     """Prepare the first connection, outside of every deadline: start a virtual device, fetch an emulator.
 
-    Args:
-        target: the bundle's; empty: the device's own.
+    For the target see `machine_of`.
 
     Raises:
         UnreachableError: it does not start. HostError, ConfigError
@@ -71,10 +70,10 @@ def open_adb(device: Device, deadline: Deadline = NEVER) -> AdbTransport:
 
     if device.virtual:
         from deploy.virtual import machines as virtual
-        from deploy.virtual.machines import private_server
+        from deploy.virtual.supervisor import Folder
 
-        end = virtual.ensure(device.virtual)
-        return attached(private_server(), device.name, end.serial, virtual.toucher(device.virtual), deadline)
+        end, touch = virtual.ensure(device.virtual), Folder.of(device.virtual).touch
+        return attached(virtual.private_server(), device.name, end.serial, touch, deadline)
     server = users_server()
     assert server is not None  # noqa: S101 - started above
     return attached(server, device.name, device.serial, deadline=deadline)
@@ -143,14 +142,7 @@ class Machine:
         return facts
 
     def argv(self, words: Sequence[str], root: str, cwd: str, needs: Needs | None) -> list[str]:
-        """The command that runs ``words``.
-
-        Args:
-            words: an absolute path below ``root``, and arguments.
-            root: the device's root.
-            cwd: the working folder, below ``root``.
-            needs: what the program needs.
-        """
+        """The command that runs ``words``, a path below ``root`` and arguments, in the folder ``cwd`` below it."""
         del root, cwd, needs
         return list(words)
 
@@ -264,12 +256,8 @@ class UnderWine(Machine):
         return ["env", "-i", *here, *own]
 
 
-def machine_of(device: Device, target: str = "") -> Machine:
-    """Where programs for ``target`` run on ``device``.
-
-    Args:
-        target: the bundle's; empty: the device's own.
-    """
+def machine_of(device: Device, target: str) -> Machine:
+    """Where programs for ``target``, the bundle's, run on ``device``; empty: for the device's own target."""
     if not (device.cpu or device.wine):
         return Machine()
     from toolchains.targets import get_target

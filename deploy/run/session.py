@@ -296,7 +296,7 @@ class Session:
             if missing:
                 resumed = store.upload(missing, step.counter(total), self.deadline)
             for blob in missing:
-                voucher.uploaded(blob)
+                voucher.by_device(blob)
             for folder, files in self._files().items():
                 if not self._has_folder(survey, folder):
                     self._arrange(store, voucher, folder, files)

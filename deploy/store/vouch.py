@@ -151,7 +151,8 @@ class Voucher:
         for name, blob in files.items():
             digest, look = answers.get(name, ("gone", None))
             if look is not None and digest == blob.sha256:
-                self._noted(blob.sha256, look)
+                self.by_device(blob)
+                self.records.note(blob.sha256, look, self.times[blob.sha256])
             else:
                 damaged[name] = digest
                 self.records.forget(blob.sha256)
@@ -162,7 +163,7 @@ class Voucher:
         self.ran.add(blob.sha256)
         self.times[blob.sha256] = time.time()
 
-    def uploaded(self, blob: Blob) -> None:
+    def by_device(self, blob: Blob) -> None:
         """Record that the device has just computed the digest."""
         self.now.add(blob.sha256)
         self.times[blob.sha256] = time.time()
@@ -180,11 +181,6 @@ class Voucher:
             else:
                 copies[name] = blob
         return copies
-
-    def _noted(self, sha256: str, look: Look) -> None:
-        self.now.add(sha256)
-        self.times[sha256] = time.time()
-        self.records.note(sha256, look, self.times[sha256])
 
     def vouched(self, files: Mapping[str, Blob]) -> Vouched:
         """The evidence for all of ``files`` together."""

@@ -365,13 +365,9 @@ _EXTRA = 5.0
 def supervised(
     argv: Sequence[str], *, seconds: float, cwd: str = "", env: Mapping[str, str] | None = None, pidfile: str = ""
 ) -> list[str]:
-    """``argv`` under the supervisor, as an argv for a device's own execve.
+    """``argv`` under the supervisor, as an argv for a device's own execve; for the arguments see `run`.
 
-    Args:
-        seconds: the device ends the command itself after these (and a little).
-        cwd: folder to run in, made when only it is not there; the login folder when empty.
-        env: set on top of the device's own environment.
-        pidfile: file on the device that gets the group's number.
+    The device ends the command itself after ``seconds``, and a little.
     """
     words = [f"{name}={value}" for name, value in (env or {}).items()]
     prefix = ["env", *words] if words else []

@@ -58,7 +58,7 @@ def add(adb: str = "", ssh: str = "", name: str = "") -> Added:
     """
     if bool(adb) == bool(ssh):
         raise UsageError("A device is added by --adb or by --ssh.", "", "./inv devices.add --ssh pi@raspberrypi.local")
-    table = _adb_table(adb) if adb else _ssh_table(ssh)
+    table = {"transport": "adb", "serial": "" if adb == _ANY else adb} if adb else _ssh_table(ssh)
     (shown,) = parse(_toml(name or "device", table), user_file()).values()
     with open_device(shown, Deadline.after(_SECONDS)) as transport:
         serial = getattr(transport, "serial", "")
@@ -78,11 +78,6 @@ def _facts(transport: Transport, root: str) -> DeviceFacts:
     assert isinstance(transport, WindowsTransport)  # noqa: S101 - all others have a POSIX shell
     with transport.opened((), Deadline.after(_SECONDS)) as said:
         return facts_of(said)
-
-
-def _adb_table(serial: str) -> dict[str, Any]:
-    table: dict[str, Any] = {"transport": "adb"}
-    return table if serial == _ANY else {**table, "serial": serial}
 
 
 def _ssh_table(address: str) -> dict[str, Any]:

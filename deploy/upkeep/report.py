@@ -170,7 +170,7 @@ def collected(device: str, value: Collected, as_json: bool = False) -> None:
         ["removed", f"{len(value.removed)} entries, {size(value.bytes)}"],
         ["left", f"{counted(value.left_files, 'file')}, {size(value.left_bytes)}"],
     ]
-    _of_device(device, value, as_json, rows, f"Store of {device}", ["", ""])
+    _of_device(device, value, as_json, rows)
 
 
 def checked(device: str, value: Checked, as_json: bool = False) -> None:
@@ -182,14 +182,12 @@ def checked(device: str, value: Checked, as_json: bool = False) -> None:
     if value.caches:
         packed = counted(value.caches, "file")
         rows.append(["removed", f"{packed} of packed weights, which the next runs make again"])
-    _of_device(device, value, as_json, rows, f"Store of {device}", ["", ""])
+    _of_device(device, value, as_json, rows)
     value.check(device)
 
 
-def _of_device(
-    device: str, value: Collected | Checked, as_json: bool, rows: list[list[str]], title: str, head: list[str]
-) -> None:
+def _of_device(device: str, value: Collected | Checked, as_json: bool, rows: list[list[str]]) -> None:
     if as_json:
         console.print_json({"device": device, **dataclasses.asdict(value)})
     else:
-        console.table(title, head, rows)
+        console.table(f"Store of {device}", ["", ""], rows)
