@@ -120,13 +120,14 @@ def parse(text: str) -> DeviceFacts:
     ).removeprefix("glibc ")
     loaders = tuple(dict.fromkeys(parts["loaders"]))
     properties = _properties(parts["android"])
+    phone = (properties.get(f"ro.product.{key}", "") for key in ("manufacturer", "model"))
     mac = _keyed(parts["darwin"])
     return DeviceFacts(
         system=system[0],
         machine=system[1],
         kernel=system[2],
         hostname=system[3] if len(system) > 3 else "",
-        board=_phone(properties) or _first(parts, "board"),
+        board=" ".join(filter(None, phone)) or _first(parts, "board"),
         cpu=_cpu(cpuinfo) or mac.get("machdep.cpu.brand_string", ""),
         cpu_features=tuple((cpuinfo.get("flags") or cpuinfo.get("Features") or "").split()),
         cores=_count(_first(parts, "online")) or natural(_first(parts, "cores"), _MOST) or 1,
@@ -159,11 +160,10 @@ def _parts(text: str) -> defaultdict[str, list[str]]:
     parts: defaultdict[str, list[str]] = defaultdict(list)
     current: list[str] = []
     for line in text.splitlines():
+        clean = "".join(letter for letter in line[:_LINE] if letter.isprintable()).strip()
         if line.startswith("@@"):
             current = parts[line[2:]]
-        elif (clean := "".join(letter for letter in line[:_LINE] if letter.isprintable()).strip()) and len(
-            current
-        ) < _LINES:
+        elif clean and len(current) < _LINES:
             current.append(plain(clean))  # a device's answers are shown on terminals: without escape sequences
     return parts
 
@@ -244,10 +244,6 @@ def _abis(properties: dict[str, str]) -> tuple[str, ...]:
     return tuple(abi for abi in listed.split(",") if abi)
 
 
-def _phone(properties: dict[str, str]) -> str:
-    return " ".join(value for key in ("manufacturer", "model") if (value := properties.get(f"ro.product.{key}", "")))
-
-
 MARKER = ".slipway-root"
 
 _WHY = {
@@ -268,11 +264,9 @@ def new_id() -> str:
 
 
 def refusal(device: str, why: str, path: str) -> RootError:
-    """The error for a root that Slipway refuses to use; nothing in it was changed.
+    """The error for a root that Slipway refuses to use, for a reason of ``lock.sh``; nothing in it was changed.
 
-    Args:
-        why: the reason that ``deploy/scripts/lock.sh`` reports.
-        path: the path concerned; of a folder that is not Slipway's, a file in it.
+    The path is the one concerned; of a folder that is not Slipway's, a file in it.
     """
     file = f" for {device} in devices.toml"
     if why == "unmarked":

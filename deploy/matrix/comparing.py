@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from core import console
 from core.console.units import duration
@@ -28,9 +27,10 @@ from deploy.matrix.model import CellResult, Problem
 from deploy.matrix.plan import grouped
 from deploy.matrix.run import Made
 from deploy.run import collect
+from deploy.run.compare import Kept
 from deploy.run.events import Steps
 from deploy.run.job import Sized
-from deploy.run.npy import BFLOAT16, load
+from deploy.run.npy import BFLOAT16, load, widen
 from deploy.run.pipeline import connected, prepared
 from deploy.run.preflight import size
 from deploy.run.result import now
@@ -44,11 +44,7 @@ LOSS = 0.01
 """The accuracy that a suggested program may lose against float: a part of it, or 1 - cosine."""
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
-
-
-class Accuracy(_Model):
+class Accuracy(Kept):
     """Of the float model, or of a program on a device."""
 
     cosine: float | None = None
@@ -85,7 +81,7 @@ class Row(CellResult):
         return self.latency.p50 if self.latency else 0.0
 
 
-class Suggestion(_Model):
+class Suggestion(Kept):
     """The row of a device that costs least and loses little."""
 
     device: str
@@ -94,7 +90,7 @@ class Suggestion(_Model):
     why: str
 
 
-class Compared(_Model):
+class Compared(Kept):
     """All of it."""
 
     schema_version: Literal[1] = 1
@@ -127,8 +123,7 @@ def accurate(accuracy: Accuracy, by: str) -> float:
 def marked(rows: Sequence[Row], by: str) -> tuple[Row, ...]:
     """The rows with each device's Pareto front marked."""
     found = {}
-    for device in dict.fromkeys(one.device for one in rows):
-        own = [(index, one) for index, one in enumerate(rows) if one.device == device and one.usable]
+    for own in grouped((one.device, (index, one)) for index, one in enumerate(rows) if one.usable).values():
         points = [(-accurate(one.accuracy, by), float(one.program_bytes), one.p50) for _, one in own]
         for (index, one), best in zip(own, front(points), strict=True):
             found[index] = one.model_copy(update={"front": best})
@@ -138,14 +133,13 @@ def marked(rows: Sequence[Row], by: str) -> tuple[Row, ...]:
 def suggested(rows: Sequence[Row], by: str) -> tuple[Suggestion, ...]:
     """For each device the fastest row (on an emulated one the smallest) of its front that loses at most `LOSS`."""
     found = []
-    for device in dict.fromkeys(one.device for one in rows):
-        near = [one for one in rows if one.device == device and one.front and _loses_little(one, by)]
-        if near:
-            best = min(near, key=lambda one: (one.p50, one.program_bytes))
-            kind = "smallest" if best.emulated else "fastest"
-            lost = f"at most {LOSS:.0%} of the float model's accuracy" if by != "psnr" else f"a cosine of {1 - LOSS:g}"
-            why = f"the {kind} that {'loses' if by != 'psnr' else 'keeps'} {lost}"
-            found.append(Suggestion(device=device, engine=best.engine, program=best.program, why=why))
+    lost = f"loses at most {LOSS:.0%} of the float model's accuracy"
+    if by == "psnr":
+        lost = f"keeps a cosine of {1 - LOSS:g}"
+    for device, near in grouped((one.device, one) for one in rows if one.front and _loses_little(one, by)).items():
+        best = min(near, key=lambda one: (one.p50, one.program_bytes))
+        why = f"the {'smallest' if best.emulated else 'fastest'} that {lost}"
+        found.append(Suggestion(device=device, engine=best.engine, program=best.program, why=why))
     return tuple(found)
 
 
@@ -330,8 +324,7 @@ _PATIENCE = 10
 
 def widened(file: Path) -> Any:
     """The numbers in a ``.npy`` file; bfloat16 as float32."""
-    dtype, array = load(file)
-    return (array.astype(np.uint32) << 16).view(np.float32) if dtype == BFLOAT16 else array
+    return widen(*load(file))
 
 
 def fitted(file: Path, dtype: str, folder: Path) -> Path:

@@ -183,9 +183,8 @@ def named(name: str) -> str:
 
 
 def _alone(folder: Path) -> AbstractContextManager[None]:
-    return locked(
-        f"matrix-{sha256_bytes(str(folder).encode())[:16]}", "waiting: another matrix of this name is running"
-    )
+    name = sha256_bytes(str(folder).encode())[:16]
+    return locked(f"matrix-{name}", "waiting: another matrix of this name is running")
 
 
 def write(found: Matrix, folder: Path) -> None:

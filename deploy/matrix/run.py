@@ -69,7 +69,6 @@ class Filling:
     """Is told what goes on, from several threads."""
     settings: Callable[[Cell], Settings]
     journal: Journal[CellResult]
-    """Has each cell as soon as it is finished, so that what was interrupted can continue."""
     language: Language | None = None
     rounds: int = 1
     """Processes of each cell on a real device; the rounds of a device's cells take turns, in random order."""

@@ -32,7 +32,6 @@ from deploy.run.npy import load
 from deploy.run.result import ClassSeen, MethodRan
 from deploy.transport.base import Transport
 from deploy.transport.deadline import Deadline
-from deploy.transport.hearing import receiving
 
 _OUTPUT_LIMIT = 2 << 30
 """Bytes of one output; all of them together must fit on this machine's disk (`deploy.transport.hearing.receiving`)."""
@@ -65,12 +64,9 @@ def fetch(
     deadline: Deadline,
     more: Iterable[str] = (),
 ) -> list[str]:
-    """Fetch the outputs to ``folder``; return their names.
+    """Fetch the outputs from ``there``, the run's folder, and files of `_LIMITS`, to ``folder``; return their names.
 
-    Args:
-        there: the run's folder on the device.
-        sent: files that came with the run's end.
-        more: names of further files, of `_LIMITS`.
+    Those that came with the run's end are in ``sent``.
 
     Raises:
         TransferError: missing, or not the bytes whose digest the runner gave. AnswerError: too long, or not an array.
@@ -87,9 +83,14 @@ def fetch(
                 f"{_OUTPUT_LIMIT:,} are fetched for one output, {_TOTAL_LIMIT:,} for all of a run",
                 "a program with smaller outputs, or with fewer of them",
             )
+        if len(sent.get(name, b"")) > limit:
+            raise AnswerError(
+                f"{name} on {transport.name} is longer than expected.",
+                f"more than {limit:,} bytes",
+                f"./inv devices.verify {transport.name}, then the same command again",
+            )
         if name in sent:
-            with receiving(folder / name, limit, transport.name) as take:
-                take(sent[name])
+            (folder / name).write_bytes(sent[name])
         else:
             transport.get(f"{there}/{name}", folder / name, limit, deadline)
         dtype, array = load(folder / name)

@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 
 
 def ready(device: Device, target: str = "") -> None:
-    """Prepare the first connection, outside of every deadline: start a virtual device, fetch an emulator.
-
-    For the target see `machine_of`.
+    """Prepare the first connection, outside of every deadline: start a virtual device, fetch the target's emulator.
 
     Raises:
         UnreachableError: it does not start. HostError, ConfigError
@@ -176,24 +174,21 @@ class EmulatedCpu(Machine):
         from toolchains.compilers.libstdcxx import library
 
         root = self._sysroot()
-        libraries: tuple[str, ...] = ()
-        versions: dict[str, str] = {}
-        loaders: tuple[str, ...] = ()
+        changes: dict[str, object] = {
+            "machine": self.target.machine, "board": "", "cpu": f"{self.cpu} (QEMU)",
+            "cpu_features": self.target.cpu_features, "abis": (), "loaders": (), "libraries": (),
+            "libc": "", "glibc": "", "glibcxx": "",
+        }  # fmt: skip
         if root is not None:
-            loaders = tuple(name for name in LOADERS if (root / name.lstrip("/")).exists())
             wanted = needs.libraries if needs else ()
-            libraries = tuple(name for name in wanted if library(root, self.target, name).exists())
-            versions = {
+            changes |= {
+                "loaders": tuple(name for name in LOADERS if (root / name.lstrip("/")).exists()),
+                "libraries": tuple(name for name in wanted if library(root, self.target, name).exists()),
+                "libc": "glibc",
                 "glibc": self._newest(root, "libc.so.6", "GLIBC"),
                 "glibcxx": self._newest(root, "libstdc++.so.6", "GLIBCXX"),
             }
-        return facts.model_copy(
-            update={
-                "machine": self.target.machine, "board": "", "cpu": f"{self.cpu} (QEMU)",
-                "cpu_features": self.target.cpu_features, "abis": (), "loaders": loaders,
-                "libraries": libraries, "libc": "glibc" if root else "", "glibc": "", "glibcxx": "", **versions,
-            }
-        )  # fmt: skip
+        return facts.model_copy(update=changes)
 
     def argv(self, words: Sequence[str], root: str, cwd: str, needs: Needs | None) -> list[str]:
         """See `Machine.argv`. The caller's environment gives neither a library nor the emulator an option."""

@@ -1,7 +1,6 @@
-"""Getting to know a device: ``./inv devices.add`` and ``./inv devices.trust``.
+"""Getting to know a device: ``./inv devices.add`` chooses its target and writes it into the user's inventory.
 
-The one looks at a device, chooses its target, and writes it into the user's inventory. The other learns its host key,
-once, after a person compared its fingerprint.
+``./inv devices.trust`` learns its host key, once, after a person compared its fingerprint.
 """
 
 from __future__ import annotations
@@ -91,9 +90,7 @@ def _ssh_table(address: str) -> dict[str, Any]:
 
 def _title(facts: DeviceFacts) -> str:
     what = facts.board or facts.hostname
-    return (
-        f"{what}, Android {facts.android}" if facts.android else ", ".join(part for part in (what, facts.cpu) if part)
-    )
+    return ", ".join(filter(None, (what, f"Android {facts.android}" if facts.android else facts.cpu)))
 
 
 def _name(facts: DeviceFacts, table: dict[str, Any]) -> str:

@@ -34,13 +34,12 @@ def devices(as_json: bool = False, name: str = "") -> None:
     known = {device.serial for device in chosen.values()}
     strangers = [] if name else [seen for seen in attached if seen.serial not in known]
     if as_json:
-        console.print_json(
-            [{**device.model_dump(mode="json"), "state": state, "address": at} for device, state, at in rows]
-            + [
-                {"name": "", "transport": "adb", "serial": seen.serial, "state": seen.state, "title": seen.model}
-                for seen in strangers
-            ]
-        )
+        found = [{**device.model_dump(mode="json"), "state": state, "address": at} for device, state, at in rows]
+        found += [
+            {"name": "", "transport": "adb", "serial": seen.serial, "state": seen.state, "title": seen.model}
+            for seen in strangers
+        ]
+        console.print_json(found)
         return
     models = [] if name else [device for device, _, _ in rows if device.cpu]
     cells = [

@@ -257,8 +257,7 @@ def gone(pid: int) -> bool:
 def supervised(folder: Folder, seconds: float, answered: Callable[[State], bool], late: str) -> State | str:
     """Start a supervisor over the orders in ``folder``, and wait until what it runs has ``answered``.
 
-    Returns:
-        Its state, or why it is not up: it ended, or is ``late``. Nothing of it is left then.
+    Gives its state, or why it is not up: it ended, or is ``late``. Nothing of it is left then.
     """
     pid = spawn_supervisor(folder)
     end = time.monotonic() + seconds
