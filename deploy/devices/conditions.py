@@ -53,15 +53,14 @@ class Files:
     def brought(self, stdout: bytes) -> dict[str, bytes]:
         """The small files by name; empty if they did not arrive complete."""
         names, _, data = stdout.partition(f"\n@@files {self.marker}\n".encode())[2].partition(b"@@data\n")
-        rows = [line.split(" ", 1) for line in names.decode(errors="replace").splitlines()]
-        sizes = [natural(row[0]) for row in rows]
-        if not all(len(row) == 2 for row in rows):
-            return {}
-        found, at = {}, 0
-        for size, row in zip(sizes, rows, strict=True):
-            if size is None or at + size > len(data) or row[1] in found:
+        found: dict[str, bytes] = {}
+        at = 0
+        for line in names.decode(errors="replace").splitlines():
+            number, _, name = line.partition(" ")
+            size = natural(number)
+            if size is None or not name or at + size > len(data) or name in found:
                 return {}
-            found[row[1]] = data[at : at + size]
+            found[name] = data[at : at + size]
             at += size
         return found if at == len(data) else {}
 
@@ -103,11 +102,9 @@ class Conditions(BaseModel):
     throttled: tuple[str, ...] = ()
     """Signs that the device throttled itself: the times of such a run mean little."""
     affinity: str = ""
-    """The cores that it was kept to."""
     ran_seconds: float | None = None
     """From the program's start to its end, by the device's own clock; loading its libraries is a part of it."""
     cooled_seconds: float = 0.0
-    """Time waited for the device to cool down."""
     notes: tuple[str, ...] = ()
     """Requested settings that could not be made."""
 
@@ -206,20 +203,16 @@ def conditions(text: str, cores: str, cooled: float) -> Conditions:
     """The conditions in ``run.sh``'s output, with the requested settings."""
     before, after = snapshot(text, "before"), snapshot(text, "after")
     kept = bool(cores) and "note affinity set" in text.splitlines()
+    ran = re.search(r"^ran ([0-9]{1,12}\.[0-9]{1,6}) ([0-9]{1,12}\.[0-9]{1,6})$", text, re.MULTILINE)
     return Conditions(
         before=before,
         after=after,
         throttled=signs(before, after),
         affinity=cores if kept else "",
-        ran_seconds=_ran(text),
+        ran_seconds=round(float(ran[2]) - float(ran[1]), 2) if ran else None,
         cooled_seconds=round(cooled, 1),
         notes=("not kept to cores: the device has no taskset",) if cores and not kept else (),
     )
-
-
-def _ran(text: str) -> float | None:
-    match = re.search(r"^ran ([0-9]{1,12}\.[0-9]{1,6}) ([0-9]{1,12}\.[0-9]{1,6})$", text, re.MULTILINE)
-    return round(float(match[2]) - float(match[1]), 2) if match else None
 
 
 _OFTEN = 2.0
@@ -229,11 +222,7 @@ _OFTEN = 2.0
 def cool_down(
     transport: Transport, name: str, degrees: float, note: Callable[[str], None], deadline: Deadline
 ) -> float:
-    """Wait until the device's warmest zone has cooled down; return the seconds waited.
-
-    Args:
-        degrees: Celsius.
-        note: called if the device does not report a temperature.
+    """Wait until the device's warmest zone has cooled down to ``degrees`` (Celsius); return the seconds waited.
 
     Raises:
         DeadlineError: it does not cool down in time.

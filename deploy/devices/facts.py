@@ -63,7 +63,6 @@ class DeviceFacts(BaseModel):
     free: int | None = None
     """Bytes that an ordinary user may still write below ``root``."""
     noexec: bool = False
-    """Whether the file system of ``root`` refuses to run programs."""
     writable: bool = True
     """Whether ``root``, or the nearest folder above it that exists, may be written to."""
 

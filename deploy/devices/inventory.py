@@ -47,7 +47,6 @@ class Device(BaseModel):
 
     name: str
     title: str = ""
-    """A description for people."""
     transport: Literal["local", "ssh", "adb"]
     target: str = HOST
     """Target its bundles are built for; ``host`` (this machine's) is resolved by `get_device`."""
@@ -180,12 +179,6 @@ def user_file() -> Path:
     return Path(platformdirs.user_config_dir("slipway", appauthor=False)) / "devices.toml"
 
 
-def inventory_files() -> list[Path]:
-    """The files that are read; later ones win. A file that `SLIPWAY_DEVICES_FILE` names must exist."""
-    own = user_file()
-    return [FILE, own] if os.environ.get(VARIABLE) or own.is_file() else [FILE]
-
-
 def load_devices(path: Path | None = None) -> dict[str, Device]:
     """Read and check the inventory: ``path`` alone, or the checkout's file and the one ``SLIPWAY_DEVICES_FILE`` names.
 
@@ -193,7 +186,9 @@ def load_devices(path: Path | None = None) -> dict[str, Device]:
         ConfigError: unreadable, not TOML (with the line), an unknown key or a wrong value (with its table).
     """
     devices: dict[str, Device] = {}
-    for file in [path] if path is not None else inventory_files():
+    own = user_file()
+    usual = [FILE, own] if os.environ.get(VARIABLE) or own.is_file() else [FILE]  # a file that is named must exist
+    for file in [path] if path is not None else usual:
         devices.update(_read(file))
         if file == FILE:
             devices.update({**_virtual(), **emulated_cpus()})

@@ -13,6 +13,7 @@ from __future__ import annotations
 import posixpath
 import re
 import secrets
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from core.errors import AnswerError, RootError, TransferError
@@ -49,11 +50,7 @@ _LINES = 2000
 _MOST = 1 << 50
 """The largest plausible number of kibibytes or cores."""
 
-DARWIN = "Darwin"
-"""The name of a Mac's system."""
-
 END = "\n@@end\n"
-"""The last line of the probe."""
 
 # Arm's cores by implementer 0x41 and part, as in Linux's arch/arm64/include/asm/cputype.h and arch/arm's cputype.h.
 _ARM_PARTS = {
@@ -65,12 +62,7 @@ _ARM_PARTS = {
 
 
 def probe(transport: Transport, root: str, needs: Needs | None, deadline: Deadline) -> DeviceFacts:
-    """Probe the device behind ``transport``.
-
-    Args:
-        root: the folder that Slipway may fill, as in the inventory.
-        needs: what the bundle needs: its loader and libraries are looked for by name.
-    """
+    """Probe the device and its ``root``, as the inventory has it; loader and libraries of ``needs`` are looked for."""
 
     def ask(text: str) -> str:
         words = ["sh", "-c", text, "probe", *arguments(root, needs)]
@@ -78,7 +70,7 @@ def probe(transport: Transport, root: str, needs: Needs | None, deadline: Deadli
 
     said = ask(script("probe"))
     facts = parse(said)
-    unknown = facts.system == DARWIN and "\n@@darwin\n" not in said  # a Mac that is just being added
+    unknown = facts.system == "Darwin" and "\n@@darwin\n" not in said  # a Mac that is just being added
     return parse(ask(script("probe", mac=True))) if unknown else facts
 
 
@@ -98,7 +90,7 @@ def parse(text: str) -> DeviceFacts:
         AnswerError: the answer is not the script's. RootError: the root is below HOME, and the login has none.
     """
     parts = _parts(text)
-    system = parts.get("system", [])
+    system = parts["system"]
     root = _first(parts, "root")
     reported = re.search(r"^@@root\n(.*?)\n\n@@near$", text, re.DOTALL | re.MULTILINE)
     if reported is not None and reported[1] != root:
@@ -128,13 +120,14 @@ def parse(text: str) -> DeviceFacts:
     ).removeprefix("glibc ")
     loaders = tuple(dict.fromkeys(parts["loaders"]))
     properties = _properties(parts["android"])
+    phone = (properties.get(f"ro.product.{key}", "") for key in ("manufacturer", "model"))
     mac = _keyed(parts["darwin"])
     return DeviceFacts(
         system=system[0],
         machine=system[1],
         kernel=system[2],
         hostname=system[3] if len(system) > 3 else "",
-        board=_phone(properties) or _first(parts, "board"),
+        board=" ".join(filter(None, phone)) or _first(parts, "board"),
         cpu=_cpu(cpuinfo) or mac.get("machdep.cpu.brand_string", ""),
         cpu_features=tuple((cpuinfo.get("flags") or cpuinfo.get("Features") or "").split()),
         cores=_count(_first(parts, "online")) or natural(_first(parts, "cores"), _MOST) or 1,
@@ -163,25 +156,19 @@ def _count(ranges: str) -> int:
     return max(0, sum(int(match[2] or match[1]) - int(match[1]) + 1 for match in matches if match))
 
 
-class _Parts(dict[str, list[str]]):
-    def __missing__(self, key: str) -> list[str]:
-        return []
-
-
-def _parts(text: str) -> _Parts:
-    parts = _Parts()
+def _parts(text: str) -> defaultdict[str, list[str]]:
+    parts: defaultdict[str, list[str]] = defaultdict(list)
     current: list[str] = []
     for line in text.splitlines():
+        clean = "".join(letter for letter in line[:_LINE] if letter.isprintable()).strip()
         if line.startswith("@@"):
-            current = parts.setdefault(line[2:], [])
-        elif (clean := "".join(letter for letter in line[:_LINE] if letter.isprintable()).strip()) and len(
-            current
-        ) < _LINES:
+            current = parts[line[2:]]
+        elif clean and len(current) < _LINES:
             current.append(plain(clean))  # a device's answers are shown on terminals: without escape sequences
     return parts
 
 
-def _first(parts: _Parts, name: str) -> str:
+def _first(parts: defaultdict[str, list[str]], name: str) -> str:
     return next(iter(parts[name]), "")
 
 
@@ -257,10 +244,6 @@ def _abis(properties: dict[str, str]) -> tuple[str, ...]:
     return tuple(abi for abi in listed.split(",") if abi)
 
 
-def _phone(properties: dict[str, str]) -> str:
-    return " ".join(value for key in ("manufacturer", "model") if (value := properties.get(f"ro.product.{key}", "")))
-
-
 MARKER = ".slipway-root"
 
 _WHY = {
@@ -281,11 +264,9 @@ def new_id() -> str:
 
 
 def refusal(device: str, why: str, path: str) -> RootError:
-    """The error for a root that Slipway refuses to use; nothing in it was changed.
+    """The error for a root that Slipway refuses to use, for a reason of ``lock.sh``; nothing in it was changed.
 
-    Args:
-        why: the reason that ``deploy/scripts/lock.sh`` reports.
-        path: the path concerned; of a folder that is not Slipway's, a file in it.
+    The path is the one concerned; of a folder that is not Slipway's, a file in it.
     """
     file = f" for {device} in devices.toml"
     if why == "unmarked":

@@ -238,8 +238,7 @@ def _acquired(lab: Lab, device: Device, wait: float, say: Say) -> Iterator[Any]:
 def _first(lab: Lab, device: Device, wanted: list[Any], stack: contextlib.ExitStack, patience: float = 0.0) -> Any:
     """The first of the places that this user has or gets; ``None`` if others have all of them.
 
-    Args:
-        patience: seconds to wait for another deploy of this user, which has just released its place.
+    Another deploy of this user, which has just released its place, is waited for: ``patience`` seconds.
     """
     end = Deadline.after(patience)
     for place in wanted:
@@ -379,7 +378,6 @@ class Service(NamedTuple):
     port: int
     user: str = ""
     jump: str = ""
-    """The SSH host to go through; empty: none."""
 
 
 def _service(lab: Lab, place: Any, device: Device) -> Service:

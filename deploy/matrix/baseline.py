@@ -43,11 +43,7 @@ def fraction(text: str) -> float:
 
 
 def compare(earlier: Sequence[CellResult], cells: Sequence[CellResult], threshold: float) -> tuple[Change, ...]:
-    """Every figure of the cells that passed against the earlier cell of the same name.
-
-    Args:
-        threshold: the fraction by which a figure may grow.
-    """
+    """Every figure of the cells that passed against the earlier one; it may grow by ``threshold``, a fraction."""
     before = {cell.key: cell for cell in earlier if cell.outcome == "passed"}
     changes: list[Change] = []
     for cell in cells:

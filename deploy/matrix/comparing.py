@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from core import console
 from core.console.units import duration
@@ -25,11 +24,13 @@ from core.files import sha256_file, write_atomic
 from core.formats.program import Program, Sample, Samples
 from deploy.devices.probe import device_root
 from deploy.matrix.model import CellResult, Problem
+from deploy.matrix.plan import grouped
 from deploy.matrix.run import Made
 from deploy.run import collect
+from deploy.run.compare import Kept
 from deploy.run.events import Steps
 from deploy.run.job import Sized
-from deploy.run.npy import BFLOAT16, load
+from deploy.run.npy import BFLOAT16, load, widen
 from deploy.run.pipeline import connected, prepared
 from deploy.run.preflight import size
 from deploy.run.result import now
@@ -43,11 +44,7 @@ LOSS = 0.01
 """The accuracy that a suggested program may lose against float: a part of it, or 1 - cosine."""
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
-
-
-class Accuracy(_Model):
+class Accuracy(Kept):
     """Of the float model, or of a program on a device."""
 
     cosine: float | None = None
@@ -84,7 +81,7 @@ class Row(CellResult):
         return self.latency.p50 if self.latency else 0.0
 
 
-class Suggestion(_Model):
+class Suggestion(Kept):
     """The row of a device that costs least and loses little."""
 
     device: str
@@ -93,7 +90,7 @@ class Suggestion(_Model):
     why: str
 
 
-class Compared(_Model):
+class Compared(Kept):
     """All of it."""
 
     schema_version: Literal[1] = 1
@@ -106,7 +103,7 @@ class Compared(_Model):
     of: int
     """How many samples the data have."""
     reference: Accuracy
-    """The float model in PyTorch."""
+    """The float model's, in PyTorch."""
     by: Literal["metric", "top1", "psnr"]
     """The figure that decides how accurate a program is."""
     rows: tuple[Row, ...]
@@ -126,8 +123,7 @@ def accurate(accuracy: Accuracy, by: str) -> float:
 def marked(rows: Sequence[Row], by: str) -> tuple[Row, ...]:
     """The rows with each device's Pareto front marked."""
     found = {}
-    for device in dict.fromkeys(one.device for one in rows):
-        own = [(index, one) for index, one in enumerate(rows) if one.device == device and one.usable]
+    for own in grouped((one.device, (index, one)) for index, one in enumerate(rows) if one.usable).values():
         points = [(-accurate(one.accuracy, by), float(one.program_bytes), one.p50) for _, one in own]
         for (index, one), best in zip(own, front(points), strict=True):
             found[index] = one.model_copy(update={"front": best})
@@ -137,14 +133,13 @@ def marked(rows: Sequence[Row], by: str) -> tuple[Row, ...]:
 def suggested(rows: Sequence[Row], by: str) -> tuple[Suggestion, ...]:
     """For each device the fastest row (on an emulated one the smallest) of its front that loses at most `LOSS`."""
     found = []
-    for device in dict.fromkeys(one.device for one in rows):
-        near = [one for one in rows if one.device == device and one.front and _loses_little(one, by)]
-        if near:
-            best = min(near, key=lambda one: (one.p50, one.program_bytes))
-            kind = "smallest" if best.emulated else "fastest"
-            lost = f"at most {LOSS:.0%} of the float model's accuracy" if by != "psnr" else f"a cosine of {1 - LOSS:g}"
-            why = f"the {kind} that {'loses' if by != 'psnr' else 'keeps'} {lost}"
-            found.append(Suggestion(device=device, engine=best.engine, program=best.program, why=why))
+    lost = f"loses at most {LOSS:.0%} of the float model's accuracy"
+    if by == "psnr":
+        lost = f"keeps a cosine of {1 - LOSS:g}"
+    for device, near in grouped((one.device, one) for one in rows if one.front and _loses_little(one, by)).items():
+        best = min(near, key=lambda one: (one.p50, one.program_bytes))
+        why = f"the {'smallest' if best.emulated else 'fastest'} that {lost}"
+        found.append(Suggestion(device=device, engine=best.engine, program=best.program, why=why))
     return tuple(found)
 
 
@@ -198,9 +193,7 @@ def psnr(got: Sequence[Array], want: Sequence[Array]) -> float:
 def top(k: int, outputs: Sequence[Array], labels: Sequence[Any]) -> float | None:
     """The part of all rows whose label is among the ``k`` largest scores; ``None``: these are not classes.
 
-    Args:
-        outputs: the scores of each sample, classes along the last axis.
-        labels: of each sample a class, or one for each of its rows.
+    The scores of a sample have the classes along the last axis; its label is a class, or one for each of its rows.
     """
     right = rows = 0
     for scores, label in zip(outputs, labels, strict=True):
@@ -286,10 +279,8 @@ def compare(
     """Give the samples to every program that ran, and compare what it gives.
 
     Args:
-        cells: the matrix's.
-        made: what each of them ran, by its key.
+        made: what each of the cells ran, by its key.
         many: give emulated devices all samples, not only the first `EMULATED`.
-        metric: the user's own measure.
         impossible: what was asked for, too, and why it cannot be.
     """
     labelled = samples.labelled
@@ -333,8 +324,7 @@ _PATIENCE = 10
 
 def widened(file: Path) -> Any:
     """The numbers in a ``.npy`` file; bfloat16 as float32."""
-    dtype, array = load(file)
-    return (array.astype(np.uint32) << 16).view(np.float32) if dtype == BFLOAT16 else array
+    return widen(*load(file))
 
 
 def fitted(file: Path, dtype: str, folder: Path) -> Path:
@@ -363,11 +353,7 @@ class _Sampling(Session):
     """A session that runs a program on the inputs of all its cases."""
 
     def all_of(self, settings: Settings, found: list[list[Any]], done: Callable[[], None]) -> None:
-        """Run the cases that have no outputs in ``found`` yet; those stay there if the connection breaks.
-
-        Args:
-            done: called after each.
-        """
+        """Run the cases that have no outputs in ``found`` yet; those stay there if the connection breaks."""
         with Store(self.transport, device_root(self.device)) as store:
             _, _, survey, voucher = self.arrive(store, settings)
             self._upload(store, voucher, survey, self._missing(survey))
@@ -384,10 +370,7 @@ class _Sampling(Session):
 
 
 def _outputs(made: Made, samples: Sequence[Sample], done: Callable[[], None]) -> list[list[Any]]:
-    """The outputs of a program for each sample, in order.
-
-    Args:
-        done: called after each sample.
+    """The outputs of a program for each sample, in order; ``done`` is called after each.
 
     Raises:
         SlipwayError: of the class that names the failure; see ``docs/deploy.md``.
@@ -440,11 +423,11 @@ def report(found: Compared, folder: Path, as_json: bool = False) -> None:
 
 def troubles(found: Compared) -> list[str]:
     """A line for each program that failed, however often, and for what is impossible."""
-    places: dict[str, list[str]] = {}
-    for one in found.rows:
-        if one.problem and not one.samples:
-            line = f"{one.program} {one.outcome}: {one.problem.short(one.program)}"
-            places.setdefault(line, []).append(f"{one.engine} on {one.device}")
+    places = grouped(
+        (f"{one.program} {one.outcome}: {one.problem.short(one.program)}", f"{one.engine} on {one.device}")
+        for one in found.rows
+        if one.problem and not one.samples
+    )
     lines = [f"{line} ({', '.join(where)})" for line, where in places.items()]
     more = [f"{JSON} has the whole of each message."] if lines else []
     return [*lines, *more, *(f"impossible: {one}" for one in found.impossible)]

@@ -91,7 +91,6 @@ def run(
 
     Args:
         catalogue: every program that can be exported.
-        build, export: make a bundle, a program.
         language: what the cells of language models need besides; ``None``: there are none.
 
     Returns:
@@ -144,8 +143,7 @@ def run(
 def merge(parts: Sequence[str], request: MatrixRequest) -> tuple[Matrix, Path]:
     """Write the reports of what several jobs ran, and return the matrix and its folder; `check` judges it.
 
-    Args:
-        parts: ``matrix.json`` files, or folders that hold them at any depth.
+    The parts are ``matrix.json`` files, or folders that hold them at any depth.
 
     Raises:
         UsageError: a part has no matrix. ConfigError: a file is not one, or they do not fit together.
@@ -185,9 +183,8 @@ def named(name: str) -> str:
 
 
 def _alone(folder: Path) -> AbstractContextManager[None]:
-    return locked(
-        f"matrix-{sha256_bytes(str(folder).encode())[:16]}", "waiting: another matrix of this name is running"
-    )
+    name = sha256_bytes(str(folder).encode())[:16]
+    return locked(f"matrix-{name}", "waiting: another matrix of this name is running")
 
 
 def write(found: Matrix, folder: Path) -> None:

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from core.console.units import elapsed
 from core.errors import ConfigError, SlipwayError
@@ -16,6 +16,7 @@ from core.formats.bundle import Bundle
 from core.formats.program import load_program
 from core.strict_json import parse_json
 from deploy.matrix.plan import Cell
+from deploy.run.compare import Kept
 from deploy.run.generate import speeds
 from deploy.run.needs import bundle_digest
 from deploy.run.result import Result, tolerance_text
@@ -31,11 +32,7 @@ LARGE = 256 << 20
 """Bytes of a matrix or a baseline at most."""
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
-
-
-class Problem(_Model):
+class Problem(Kept):
     """An error, as every command's ``--json`` has it."""
 
     error: str
@@ -45,7 +42,7 @@ class Problem(_Model):
     hint: str = Field(default="", alias="try")
     names: tuple[str, ...] = ()
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, serialize_by_alias=True)
+    model_config = ConfigDict(populate_by_name=True, serialize_by_alias=True)
 
     @classmethod
     def of(cls, error: SlipwayError) -> Problem:
@@ -57,7 +54,7 @@ class Problem(_Model):
         return f"{self.what.removeprefix(f'{program}: ')} {self.cause.partition(chr(10))[0]}".strip()
 
 
-class Times(_Model):
+class Times(Kept):
     """Milliseconds over the timed executions."""
 
     count: int
@@ -70,7 +67,7 @@ class Times(_Model):
     mean: float
 
 
-class Round(_Model):
+class Round(Kept):
     """One process of a cell on a real device. The rounds of all cells take turns."""
 
     p50: float
@@ -82,7 +79,7 @@ class Round(_Model):
     """Degrees Celsius of its warmest zone before it."""
 
 
-class Output(_Model):
+class Output(Kept):
     """One output: its digest, and its difference from the reference."""
 
     name: str
@@ -91,10 +88,9 @@ class Output(_Model):
     max_abs: float | None = None
     tolerance: str = ""
     atol: float | None = None
-    """The absolute part of the tolerance."""
 
 
-class CellResult(_Model):
+class CellResult(Kept):
     """One cell of the matrix. Sizes in bytes."""
 
     key: str
@@ -123,7 +119,6 @@ class CellResult(_Model):
     latency: Times | None = None
     """Of a real device only; with several rounds, of one near their median."""
     rounds: tuple[Round, ...] = ()
-    """Of a real device only."""
     emulated_time: Times | None = None
     """Of an emulated device only: it is not a latency figure."""
     throttled: tuple[str, ...] = ()
@@ -149,7 +144,7 @@ class CellResult(_Model):
         return max((output.max_abs for output in self.outputs if output.max_abs is not None), default=None)
 
 
-class Impossible(_Model):
+class Impossible(Kept):
     """A combination that was selected and cannot be run."""
 
     key: str
@@ -166,7 +161,7 @@ class Impossible(_Model):
                    program=cell.program.name, why=cell.why_not)  # fmt: skip
 
 
-class Change(_Model):
+class Change(Kept):
     """A figure against the baseline's."""
 
     key: str
@@ -180,7 +175,7 @@ class Change(_Model):
     why: str = ""
 
 
-class Matrix(_Model):
+class Matrix(Kept):
     """All of it."""
 
     schema_version: Literal[1] = 1
@@ -194,7 +189,6 @@ class Matrix(_Model):
     """Matrices of jobs that were merged into it."""
     interrupted: bool = False
     command: str = ""
-    """As it was typed."""
     commit: str = ""
     """Of the folder where it was typed, as ``git describe`` has it; empty outside a repository."""
     host: str = ""

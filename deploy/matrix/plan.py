@@ -17,6 +17,7 @@ import fnmatch
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from core.console.units import counted
 from core.errors import ConfigError, NotSupportedError, UsageError, did_you_mean, near, nearest, suggestion
@@ -30,7 +31,8 @@ FIELDS = ("device", "cpu", "tag", "fixture", "target", "engine", "program", "mod
 """The fields in which a cell has words."""
 
 Words = Mapping[str, tuple[str, ...]]
-"""A cell's words by field."""
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 _TOKEN = re.compile(r"\s*(?:[&|!()]|[^\s&|!()]+)")
 _DEEPEST = 50
@@ -56,7 +58,6 @@ class Expression:
 
     text: str = ""
     words: tuple[Word, ...] = ()
-    """All its words, in their order."""
     source: str = "True"
     """The same in Python, over what each word says: ``fit[0] and not fit[1]``."""
 
@@ -270,10 +271,15 @@ class Plan:
 
     def reasons(self) -> dict[str, list[str]]:
         """The impossible cells by the reason."""
-        found: dict[str, list[str]] = {}
-        for cell in self.impossible:
-            found.setdefault(cell.why_not, []).append(cell.key)
-        return found
+        return grouped((cell.why_not, cell.key) for cell in self.impossible)
+
+
+def grouped(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]]:
+    """The values of each key, in their order."""
+    found: dict[_Key, list[_Value]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found
 
 
 _NAMED = 5
@@ -287,11 +293,7 @@ def named(keys: Sequence[str]) -> str:
 
 
 def plan(devices: Mapping[str, Device], catalogue: Sequence[Exportable], selection: Selection) -> Plan:
-    """Every cell of ``selection``.
-
-    Args:
-        devices: the inventory.
-        catalogue: every program that can be exported.
+    """Every cell of ``selection``, from the inventory and from every program that can be exported.
 
     Raises:
         UsageError: a name or word that matches nothing, or a selection without any cell.
@@ -337,9 +339,7 @@ def _candidates(
     ):
         schemes = tuple(scheme for scheme in schemes if scheme in SCHEMES)
         usual = languages
-    known: dict[tuple[str, str, str], list[Exportable]] = {}
-    for program in catalogue:
-        known.setdefault((program.model, program.scheme, program.format), []).append(program)
+    known = grouped(((program.model, program.scheme, program.format), program) for program in catalogue)
     for device in (devices[name] for name in _pick("device", selection.devices or ("*",), devices)):
         if device.on_request and not selection.devices and not _asked_for(device, only):
             continue
@@ -366,11 +366,7 @@ def _targets(device: Device) -> list[Target]:
 
 
 def _engines(target: Target, selection: Selection, only: Expression, text: bool) -> list[tuple[str, str]]:
-    """The engines to try on a target, each with the reason why it does not work there (empty: it does).
-
-    Args:
-        text: whether for a language model.
-    """
+    """The engines to try on a target, each with the reason why it does not work there (empty: it does)."""
     requested = selection.engines or (("all",) if only.speaks_of("engine", ENGINES) else (DEFAULT,))
     names: dict[str, None] = {}
     limits = selection.run.cpu_features
@@ -384,12 +380,7 @@ def _engines(target: Target, selection: Selection, only: Expression, text: bool)
             names |= dict.fromkeys(ENGINES if word == "all" else _pick("engine", (word,), ENGINES))
     never = f"language models run on the engine {LEAN}"
     return [
-        (
-            name,
-            never
-            if text and name != LEAN
-            else _no_engine(target, name) or why_no_limits(name, selection.run.cpu_features),
-        )
+        (name, never if text and name != LEAN else _no_engine(target, name) or why_no_limits(name, limits))
         for name in names
     ]
 

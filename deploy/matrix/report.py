@@ -14,7 +14,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -27,7 +26,7 @@ from core.console.units import counted, duration, size
 from core.errors import UsageError
 from core.plain import json_text, plain
 from deploy.matrix.model import AWAY, CellResult, Change, Impossible, Matrix
-from deploy.matrix.plan import Cell, Plan, exactly, named
+from deploy.matrix.plan import Cell, Plan, exactly, grouped, named
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -127,9 +126,7 @@ def _changes(found: Matrix) -> list[View]:
 
 
 def _impossible(found: Matrix) -> list[View]:
-    reasons: dict[str, list[str]] = {}
-    for each in found.impossible:
-        reasons.setdefault(each.why, []).append(each.key)
+    reasons = grouped((each.why, each.key) for each in found.impossible)
     rows = [[named(keys), why] for why, keys in reasons.items()]
     return [View("Impossible", ("cells", "why"), rows)] if rows else []
 
@@ -140,9 +137,7 @@ def causes(found: Matrix) -> list[list[CellResult]]:
     Two errors have one cause if they are of one kind and their sentences differ only in the cell's own names and in
     numbers.
     """
-    groups: dict[tuple[str, ...], list[CellResult]] = {}
-    for cell in found.failures:
-        groups.setdefault(_cause(cell), []).append(cell)
+    groups = grouped((_cause(cell), cell) for cell in found.failures)
     return sorted(groups.values(), key=lambda group: -len(group))
 
 
@@ -214,7 +209,7 @@ class Live:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         for step in (*self._devices.values(), self._all):
             step.end()
 
@@ -255,17 +250,13 @@ def report(found: Matrix, folder: Path, as_json: bool = False) -> None:
             console.say(f"{view.title}: {view.caption}.")
 
 
-def planned(plan: Plan, as_json: bool = False) -> None:
+def planned(plan: Plan, as_json: bool) -> None:
     """Print the cells that would run, and the impossible ones."""
     if as_json:
         facts = [Impossible.of(cell).model_dump(exclude={"why"}) for cell in plan.cells]
         cells = [{**each, "emulated": cell.device.emulated} for each, cell in zip(facts, plan.cells, strict=True)]
-        console.print_json(
-            {
-                "cells": cells,
-                "impossible": [Impossible.of(cell).model_dump() for cell in plan.impossible],
-            }
-        )
+        impossible = [Impossible.of(cell).model_dump() for cell in plan.impossible]
+        console.print_json({"cells": cells, "impossible": impossible})
         return
     counts = (("cell", plan.cells), ("bundle", plan.bundles), ("program", plan.programs))
     console.table(
@@ -284,9 +275,7 @@ def print_matrix(plan: Plan) -> None:
     Raises:
         UsageError: more jobs than GitHub allows.
     """
-    groups: dict[tuple[str, str, str], list[Cell]] = {}
-    for cell in plan.cells:
-        groups.setdefault((cell.device.name, cell.target, cell.engine), []).append(cell)
+    groups = grouped(((cell.device.name, cell.target, cell.engine), cell) for cell in plan.cells)
     if len(groups) > MOST_JOBS:
         raise UsageError(
             f"The matrix would have {len(groups)} jobs; GitHub allows {MOST_JOBS}.", "", "narrow it with --only"
@@ -370,11 +359,8 @@ def junit(found: Matrix) -> bytes:
     judged = found.threshold is not None
     worse = _by_cell(found.regressions if judged else [])
     doubtful = _by_cell(found.uncertain if judged else [])
-    devices: dict[str, list[CellResult | Impossible]] = {}
     everything: list[CellResult | Impossible] = [*found.cells, *found.impossible]
-    for one in everything:
-        devices.setdefault(one.device, []).append(one)
-    for device, cells in devices.items():
+    for device, cells in grouped((one.device, one) for one in everything).items():
         suite = TestSuite(clean(device))
         suite.timestamp = found.created.removesuffix("Z")
         suite.add_property("target", " ".join(dict.fromkeys(clean(cell.target) for cell in cells)))
@@ -391,11 +377,7 @@ def junit(found: Matrix) -> bytes:
 
 
 def _by_cell(changes: Iterable[Change]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for change in changes:
-        line = f"{change.what}: {change.before} → {change.now} {change.why}".strip()
-        found.setdefault(change.key, []).append(line)
-    return found
+    return grouped((each.key, f"{each.what}: {each.before} → {each.now} {each.why}".strip()) for each in changes)
 
 
 def _case(cell: CellResult | Impossible, worse: list[str], doubtful: list[str]) -> TestCase:

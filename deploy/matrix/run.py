@@ -20,7 +20,7 @@ from core.processes.sweep import Journal
 from deploy.devices.inventory import Device
 from deploy.matrix.devices import CLEANUP, Worker
 from deploy.matrix.model import AWAY, CellResult, Problem, filled, inputs_of, joined, unfilled
-from deploy.matrix.plan import Cell, Exportable, Plan
+from deploy.matrix.plan import Cell, Exportable, Plan, grouped
 from deploy.matrix.report import Live
 from deploy.run.result import Result
 from deploy.run.settings import Prompt, Settings
@@ -68,11 +68,8 @@ class Filling:
     watcher: Live
     """Is told what goes on, from several threads."""
     settings: Callable[[Cell], Settings]
-    """The settings of a cell's deploy."""
     journal: Journal[CellResult]
-    """Has each cell as soon as it is finished, so that what was interrupted can continue."""
     language: Language | None = None
-    """What the cells of language models need besides; ``None``: there are none."""
     rounds: int = 1
     """Processes of each cell on a real device; the rounds of a device's cells take turns, in random order."""
     resume: bool = False
@@ -202,9 +199,7 @@ class Filling:
         If one of them raises, or at Ctrl-C, every deploy is interrupted, and killed if it does not end within
         `CLEANUP`; then the exception is raised again.
         """
-        queues: dict[str, list[Cell]] = {}
-        for cell in cells:
-            queues.setdefault(cell.device.name, []).append(cell)
+        queues = grouped((cell.device.name, cell) for cell in cells)
         # This machine's own times are measured while no emulator and no other deploy keeps it busy.
         alone = {name: queue for name, queue in queues.items() if queue[0].device.measured_here}
         for name in alone:

@@ -64,12 +64,9 @@ def fetch(
     deadline: Deadline,
     more: Iterable[str] = (),
 ) -> list[str]:
-    """Fetch the outputs to ``folder``; return their names.
+    """Fetch the outputs from ``there``, the run's folder, and files of `_LIMITS`, to ``folder``; return their names.
 
-    Args:
-        there: the run's folder on the device.
-        sent: files that came with the run's end.
-        more: names of further files, of `_LIMITS`.
+    Those that came with the run's end are in ``sent``.
 
     Raises:
         TransferError: missing, or not the bytes whose digest the runner gave. AnswerError: too long, or not an array.
@@ -208,9 +205,7 @@ MOST = 5
 def seen(job: Job, got: Path, outputs: Sequence[Comparison]) -> dict[str, Any]:
     """``classes`` and ``picture`` of a result; empty if the outputs have no names, or the inputs are the user's.
 
-    Args:
-        got: the folder with the device's outputs.
-        outputs: their comparisons.
+    The folder ``got`` has the device's outputs.
 
     Raises:
         ProgramError: the names are missing or are something else.

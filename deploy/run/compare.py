@@ -12,9 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from core.errors import ProgramError
 from core.files import sha256_bytes
 from core.formats.program import ENDLESS, Tolerance
-from deploy.run.npy import BFLOAT16, load
-
-__all__ = ["BFLOAT16", "DEFAULTS", "EXACT", "Comparison", "Verdict", "compare", "digest", "load", "unreferenced"]
+from deploy.run.npy import BFLOAT16, load, widen
 
 
 def suspect(file: Path, got: np.ndarray[Any, Any], want: np.ndarray[Any, Any]) -> tuple[str, float]:
@@ -65,10 +63,14 @@ EXACT = Tolerance(atol=0.0, rtol=0.0, why="exact")
 Verdict = Literal["identical", "agrees", "differs", "no reference"]
 
 
-class Comparison(BaseModel):
-    """One output against its reference. Errors are ``None`` if they are not numbers."""
+class Kept(BaseModel):
+    """What JSON files of results and matrices keep; infinities and NaN as texts."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+
+class Comparison(Kept):
+    """One output against its reference. Errors are ``None`` if they are not numbers."""
 
     name: str
     dtype: str
@@ -142,13 +144,13 @@ def compare(name: str, got: Path, want: Path, tolerance: Tolerance | None = None
     different = int(np.count_nonzero(changed.any(axis=-1))) if ours.size else 0
     if different == 0:
         return Comparison(**common, verdict="identical", max_abs=0.0, max_rel=0.0)
-    found = _judged(_widen(dtype, ours), _widen(dtype, theirs), want.parent, allowed)
+    found = _judged(widen(dtype, ours), widen(dtype, theirs), want.parent, allowed)
     exact_abs, right = None, False
     if allowed.exact:
         truth = _exact(want.parent / allowed.exact.file, ours.shape)
-        decided = _judged(_widen(dtype, ours), truth, want.parent, allowed)
+        decided = _judged(widen(dtype, ours), truth, want.parent, allowed)
         # The reference is as near as the export measured, or these are other numbers, which float64 is not asked about.
-        off = _judged(_widen(dtype, theirs), truth, want.parent, allowed).max_abs
+        off = _judged(widen(dtype, theirs), truth, want.parent, allowed).max_abs
         same = min(off, ENDLESS) <= allowed.exact.error * (1 + 1e-6)
         exact_abs, right = decided.max_abs, found.differs and not decided.differs and same
     return Comparison(
@@ -184,9 +186,8 @@ def _judged(ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any], folder: Pa
         outside = ~(error <= allowed.atol + allowed.rtol * np.abs(reference))
         relative = np.where(reference != 0, error / np.abs(reference), 0.0)
     count = int(np.count_nonzero(outside))
-    return _Judged(
-        float(error.max()), float(relative.max()), count, _together(ours, theirs, folder, allowed, count)
-    )  # fmt: skip
+    why = _together(ours, theirs, folder, allowed, count)
+    return _Judged(float(error.max()), float(relative.max()), count, why)
 
 
 def _exact(file: Path, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
@@ -259,10 +260,3 @@ def _differences(
     error = np.where(same, 0.0, error)
     alone = ~same & ~(np.isfinite(a) & np.isfinite(b))
     return np.where(alone, math.inf, error), np.abs(np.where(np.isfinite(b), b, 0.0)).astype(np.float64)
-
-
-def _widen(dtype: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Bfloat16's bits as float32; everything else as it is."""
-    if dtype != BFLOAT16:
-        return array
-    return (array.astype(np.uint32) << 16).view(np.float32)

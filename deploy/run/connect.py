@@ -29,10 +29,7 @@ if TYPE_CHECKING:
 
 
 def ready(device: Device, target: str = "") -> None:
-    """Prepare the first connection, outside of every deadline: start a virtual device, fetch an emulator.
-
-    Args:
-        target: the bundle's; empty: the device's own.
+    """Prepare the first connection, outside of every deadline: start a virtual device, fetch the target's emulator.
 
     Raises:
         UnreachableError: it does not start. HostError, ConfigError
@@ -71,10 +68,10 @@ def open_adb(device: Device, deadline: Deadline = NEVER) -> AdbTransport:
 
     if device.virtual:
         from deploy.virtual import machines as virtual
-        from deploy.virtual.machines import private_server
+        from deploy.virtual.supervisor import Folder
 
-        end = virtual.ensure(device.virtual)
-        return attached(private_server(), device.name, end.serial, virtual.toucher(device.virtual), deadline)
+        end, touch = virtual.ensure(device.virtual), Folder.of(device.virtual).touch
+        return attached(virtual.private_server(), device.name, end.serial, touch, deadline)
     server = users_server()
     assert server is not None  # noqa: S101 - started above
     return attached(server, device.name, device.serial, deadline=deadline)
@@ -143,14 +140,7 @@ class Machine:
         return facts
 
     def argv(self, words: Sequence[str], root: str, cwd: str, needs: Needs | None) -> list[str]:
-        """The command that runs ``words``.
-
-        Args:
-            words: an absolute path below ``root``, and arguments.
-            root: the device's root.
-            cwd: the working folder, below ``root``.
-            needs: what the program needs.
-        """
+        """The command that runs ``words``, a path below ``root`` and arguments, in the folder ``cwd`` below it."""
         del root, cwd, needs
         return list(words)
 
@@ -184,24 +174,21 @@ class EmulatedCpu(Machine):
         from toolchains.compilers.libstdcxx import library
 
         root = self._sysroot()
-        libraries: tuple[str, ...] = ()
-        versions: dict[str, str] = {}
-        loaders: tuple[str, ...] = ()
+        changes: dict[str, object] = {
+            "machine": self.target.machine, "board": "", "cpu": f"{self.cpu} (QEMU)",
+            "cpu_features": self.target.cpu_features, "abis": (), "loaders": (), "libraries": (),
+            "libc": "", "glibc": "", "glibcxx": "",
+        }  # fmt: skip
         if root is not None:
-            loaders = tuple(name for name in LOADERS if (root / name.lstrip("/")).exists())
             wanted = needs.libraries if needs else ()
-            libraries = tuple(name for name in wanted if library(root, self.target, name).exists())
-            versions = {
+            changes |= {
+                "loaders": tuple(name for name in LOADERS if (root / name.lstrip("/")).exists()),
+                "libraries": tuple(name for name in wanted if library(root, self.target, name).exists()),
+                "libc": "glibc",
                 "glibc": self._newest(root, "libc.so.6", "GLIBC"),
                 "glibcxx": self._newest(root, "libstdc++.so.6", "GLIBCXX"),
             }
-        return facts.model_copy(
-            update={
-                "machine": self.target.machine, "board": "", "cpu": f"{self.cpu} (QEMU)",
-                "cpu_features": self.target.cpu_features, "abis": (), "loaders": loaders,
-                "libraries": libraries, "libc": "glibc" if root else "", "glibc": "", "glibcxx": "", **versions,
-            }
-        )  # fmt: skip
+        return facts.model_copy(update=changes)
 
     def argv(self, words: Sequence[str], root: str, cwd: str, needs: Needs | None) -> list[str]:
         """See `Machine.argv`. The caller's environment gives neither a library nor the emulator an option."""
@@ -264,12 +251,8 @@ class UnderWine(Machine):
         return ["env", "-i", *here, *own]
 
 
-def machine_of(device: Device, target: str = "") -> Machine:
-    """Where programs for ``target`` run on ``device``.
-
-    Args:
-        target: the bundle's; empty: the device's own.
-    """
+def machine_of(device: Device, target: str) -> Machine:
+    """Where programs for ``target``, the bundle's, run on ``device``; empty: for the device's own target."""
     if not (device.cpu or device.wine):
         return Machine()
     from toolchains.targets import get_target

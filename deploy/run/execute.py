@@ -93,8 +93,7 @@ def execute(
                 check=False,
             )
             took = round(time.monotonic() - begun, 3)
-    argv = (executable.name, *arguments)
-    return Executed(device.name, argv, done.code, done.stdout, done.stderr, took, sent)
+    return Executed(device.name, (executable.name, *arguments), done.code, done.stdout, done.stderr, took, sent)
 
 
 def split(text: str) -> list[str]:
@@ -126,11 +125,7 @@ def _blobs(executable: Path, files: Sequence[Path]) -> dict[str, Blob]:
 
 
 def needs_of(executable: Path, beside: Sequence[Path] = ()) -> Needs | None:
-    """What an ELF file requires of a device; ``None`` for scripts and other files that the device may be able to run.
-
-    Args:
-        beside: files that are uploaded with it; the device need not have the libraries among them.
-    """
+    """What an ELF file requires of a device besides the files that come with it; ``None`` for scripts and others."""
     with executable.open("rb") as file:
         if file.read(4) != b"\x7fELF":
             return None

@@ -25,10 +25,7 @@ _PADDING = 1024
 
 
 def check_vocabulary(prompt: Prompt, method: Method | None) -> None:
-    """Refuse a tokenizer that is not the model's, as far as the numbers of tokens show it.
-
-    Args:
-        method: the program's; ``None``: it could not be described here.
+    """Refuse a tokenizer that is not the model's, as far as the numbers of tokens of a known method show it.
 
     Raises:
         UsageError: the tokenizer has more tokens than the model has scores, or far fewer.
@@ -47,9 +44,7 @@ def hearing(
 ) -> Callable[[bytes], None]:
     """What takes the runner's output in pieces, tells of each token in it, and sends what comes after each text.
 
-    Args:
-        folder: in which the runner waits.
-        prompt: what it reads; ``None``: nothing is heard.
+    The runner waits for that in ``folder``. Without a prompt nothing is heard.
     """
     rest, count = b"", 0
 
@@ -87,8 +82,7 @@ def speeds(found: Generated) -> dict[str, float]:
 def written(found: Generated, load_ms: float, emulated: bool, counted: Sequence[int] = ()) -> list[list[str]]:
     """A report's rows: reading and writing speed as llama-bench names them, the first token with the load, the end.
 
-    Args:
-        counted: the instructions of reading the prompt, then of each further token, where the device counts them.
+    The instructions ``counted`` are those of reading the prompt, then of each further token.
     """
     ends = {"stop": "the model ended its text", "context": f"the context of {found.context} tokens is full"}
     said = [["ended", ends.get(found.ended, "--generate reached")]]

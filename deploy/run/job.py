@@ -106,10 +106,9 @@ class Job(Sized):
         return name if name in self.data else ""
 
     def with_weights(self, needs: ProgramNeeds, named: Path | None) -> Job:
-        """The job with the files that hold the program's weights: those that it names itself, or its ``.ptd`` file.
+        """The job with the files that hold the program's weights: those that it names, or its ``.ptd`` file.
 
-        Args:
-            named: the ``.ptd`` file that the user gave; ``None``: the one beside the program, if there is one.
+        That is the one that the user named, else the one beside the program, if there is one.
 
         Raises:
             ProgramError: one is missing. UsageError: a ``.ptd`` file for another format.
@@ -229,8 +228,7 @@ def require_program(path: Path) -> None:
 def load_job(path: Path, settings: Settings = DEFAULT) -> Job:
     """The job for ``path``: an export's folder, or any ``.pte``, ``.onnx`` or ``.ort`` file.
 
-    Args:
-        settings: inputs instead of the reference's own (then there is no reference but ``expected``), and the method.
+    If the settings have inputs, the reference's own are not used, and there is no reference but their ``expected``.
 
     Raises:
         ProgramError: missing, truncated or changed. UsageError: an input or expected file is missing.
@@ -355,8 +353,7 @@ def _blob(file: Path, sha256: str = "") -> Blob:
 
 
 _ROOM = 4
-"""Times the program's size that must be free: packed weights take up to twice its size, and are written beside an older
-file."""
+"""Times the program's size that must be free: packed weights take up to two, and are written beside an older file."""
 
 
 def cache_name(settings: Settings, device: Device, bundle: Bundle, facts: DeviceFacts, model: Blob) -> str:

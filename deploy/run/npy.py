@@ -57,6 +57,11 @@ def load(path: Path) -> tuple[str, np.ndarray[Any, Any]]:
     return name, np.ascontiguousarray(array, bits.newbyteorder("<")).reshape(shape)
 
 
+def widen(dtype: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Bfloat16's bits as float32; everything else as it is."""
+    return (array.astype(np.uint32) << 16).view(np.float32) if dtype == BFLOAT16 else array
+
+
 def header(path: Path) -> tuple[str, tuple[int, ...]]:
     """The dtype's name and the shape; the elements are not read, but their number is checked.
 

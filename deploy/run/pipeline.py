@@ -118,7 +118,6 @@ def deploy(
 
     Args:
         path: an export's folder, or a program file (then the settings may have the expected outputs).
-        settings: how to run it.
         compute: gives a program file that comes without outputs those that this machine computes; called after the
             bundle has read the program and can run it.
         listeners: called with every event; the console's when ``None``.

@@ -66,10 +66,7 @@ def check(
 ) -> list[Finding]:
     """Every finding about running ``method`` of the program with ``bundle`` on the device.
 
-    Args:
-        upload_bytes: payload that the device lacks.
-        program_bytes: size of the program.
-        output_bytes: size of the outputs' files; 0 if nobody knows.
+    The device lacks ``upload_bytes`` of payload; 0 for the outputs' files means that nobody knows their size.
     """
     described = needs.method(method)
     planned = described.planned_bytes if described else 0
@@ -143,9 +140,8 @@ def _lacks(missing: Sequence[str]) -> str:
 
 def _float_abi(facts: DeviceFacts) -> str:
     kinds = {"/lib/ld-linux-armhf.so.3": "hard", "/lib/ld-linux.so.3": "soft", "/lib/ld-musl-armhf.so.1": "hard"}
-    return (
-        ", ".join(dict.fromkeys(kinds[loader] for loader in facts.loaders if loader in kinds)) or "no 32-bit Arm loader"
-    )
+    found = dict.fromkeys(kinds[loader] for loader in facts.loaders if loader in kinds)
+    return ", ".join(found) or "no 32-bit Arm loader"
 
 
 def space_needed(upload_bytes: int, output_bytes: int = 0) -> int:
@@ -182,8 +178,8 @@ def _program(bundle: Bundle, needs: ProgramNeeds, method: str) -> list[Finding]:
     return [
         _finding("program", f"readable by {engine}", "read", True),
         *([_finding("operator sets", opsets, "known", True)] if opsets else []),
-        _offered("backends", described.backends, described.missing_backends, offers, "backend", otherwise),
-        _offered("operators", described.operators, described.missing_operators, offers, "operator", otherwise),
+        _offered("backend", described.backends, described.missing_backends, offers, otherwise),
+        _offered("operator", described.operators, described.missing_operators, offers, otherwise),
     ]
 
 
@@ -192,9 +188,7 @@ def _runs(target: str, engine: str) -> bool:
     return found is not None and engine in found.working_engines
 
 
-def _offered(
-    name: str, needed: Sequence[str], missing: Sequence[str], offers: Offers, kind: str, otherwise: str
-) -> Finding:
+def _offered(kind: str, needed: Sequence[str], missing: Sequence[str], offers: Offers, otherwise: str) -> Finding:
     """A name is missing if the runner says so, or if the manifest does not list it.
 
     An empty list means that the engine does not report it; that of a selective bundle may really be empty.
@@ -204,7 +198,7 @@ def _offered(
     lacking = tuple(dict.fromkeys([*missing, *(each for each in needed if listed and each not in offered)]))
     has = f"without {', '.join(lacking)}" if lacking else "all of them"
     fix = f"export without the {kind}{'s' if len(lacking) > 1 else ''}, or {otherwise}"
-    row = _finding(name, _count(needed, kind), has, not lacking, fix)
+    row = _finding(f"{kind}s", _count(needed, kind), has, not lacking, fix)
     return row.model_copy(update={"error": "missing-operator", "names": lacking})
 
 

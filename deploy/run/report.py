@@ -207,8 +207,7 @@ class ConsoleListener:
             key = "" if event.step == "upload" else event.text
             self._steps[event.step] = console.begin(event.text, key, announce=False)
         elif event.kind == "progress" and event.step in self._steps:
-            step = self._steps[event.step]
-            step.bytes(event.done, event.total)
+            self._steps[event.step].bytes(event.done, event.total)
         elif event.kind in {"end", "fail"}:
             self._end(event)
 

@@ -8,14 +8,14 @@ import re
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from core.errors import MismatchError
 from core.files import write_atomic
 from core.paths import results_dir
 from deploy.devices.conditions import Conditions
 from deploy.devices.facts import DeviceFacts
-from deploy.run.compare import Comparison, Verdict
+from deploy.run.compare import Comparison, Kept, Verdict
 from deploy.run.preflight import Finding
 from deploy.run.runner import RunnerResult
 from deploy.store.vouch import Vouched
@@ -24,11 +24,7 @@ from toolchains.ran import Ran
 EMULATED = "emulated: not a latency figure"
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
-
-
-class BundleUsed(_Model):
+class BundleUsed(Kept):
     """The bundle that ran."""
 
     target: str
@@ -39,7 +35,7 @@ class BundleUsed(_Model):
     """Its name on the device."""
 
 
-class ProgramUsed(_Model):
+class ProgramUsed(Kept):
     """The program that ran."""
 
     name: str
@@ -56,7 +52,7 @@ class ProgramUsed(_Model):
     """Of a program with state: the execution whose outputs were compared, counted from the load."""
 
 
-class MethodRan(_Model):
+class MethodRan(Kept):
     """A method that ran before the measured one, once and in a process of its own."""
 
     name: str
@@ -65,7 +61,7 @@ class MethodRan(_Model):
     """Of its only execution."""
 
 
-class Upload(_Model):
+class Upload(Kept):
     """Payload uploaded for this run, and payload that was there already. Bytes are file contents."""
 
     files: int
@@ -77,7 +73,7 @@ class Upload(_Model):
     """Those of ``bytes`` that an interrupted upload had sent already."""
 
 
-class Verified(_Model):
+class Verified(Kept):
     """The evidence that the bytes that ran have these digests."""
 
     program: Vouched
@@ -88,7 +84,7 @@ class Verified(_Model):
     """Files that were found damaged on the device, and uploaded again."""
 
 
-class ClassSeen(_Model):
+class ClassSeen(Kept):
     """A class that the first output gives a probability, the softmax of the scores."""
 
     name: str
@@ -99,7 +95,7 @@ class ClassSeen(_Model):
     """By the float model, which quantization changes."""
 
 
-class Result(_Model):
+class Result(Kept):
     """Everything about one run."""
 
     schema_version: Literal[1] = 1
@@ -137,7 +133,6 @@ class Result(_Model):
     files: tuple[str, ...] = ()
     """Outputs and ETDump kept, relative to the result's own folder."""
     path: Path | None = Field(default=None, exclude=True)
-    """The file of this result."""
 
     @property
     def key(self) -> str:

@@ -257,17 +257,15 @@ def failure(code: int, stderr: str, answer: dict[str, Any], device_name: str, *,
     """The error for a runner that ended with ``code`` (128 + n: signal n).
 
     Args:
-        stderr: its last messages.
         answer: the ``error`` object of its JSON, if it wrote one.
         device_name: completes "... on".
         here: it ran on this machine from our own bundle, so that its advice is ours.
     """
     message = _text(answer, "message") or "\n".join(stderr.strip().splitlines()[-6:])
     fix = _text(answer, "fix")
-    listed = answer.get("names")
-    names = (
-        tuple(one_line(name) for name in listed[:_NAMES] if isinstance(name, str)) if isinstance(listed, list) else ()
-    )
+    found = answer.get("names")
+    listed = found[:_NAMES] if isinstance(found, list) else []
+    names = tuple(one_line(name) for name in listed if isinstance(name, str))
     said = message if here else says(device_name, message)
     if fix and not here:
         said += f'\n{device_name} suggests: "{one_line(fix)}"' if said else says(device_name, fix)

@@ -87,11 +87,7 @@ class Session:
         }
 
     def go(self, settings: Settings, attempts: int = 1) -> Result:
-        """From the probe to the written result.
-
-        Args:
-            attempts: which connection of this deploy it is, counted from 1.
-        """
+        """From the probe to the written result; ``attempts`` counts this deploy's connections from 1."""
         with Store(self.transport, device_root(self.device)) as store:
             facts, found, survey, voucher = self.arrive(store, settings)
             upload, answer = self._sound_run(store, voucher, survey, self._missing(survey), settings)
@@ -114,9 +110,7 @@ class Session:
     ) -> tuple[tuple[Comparison, ...], tuple[str, ...]]:
         """Fetch and compare the outputs, then those at other sizes and of other methods; and the files that are kept.
 
-        Args:
-            there: the run's folder on the device.
-            again: runs another case; conditions and times stay those of the run itself.
+        The run's folder is ``there``; ``again`` runs another case. Conditions and times stay those of the run itself.
         """
         with locked(f"result-{self.key}"), new_folder(results_dir() / self.key) as folder:
             with self.steps.step("fetch", "fetching the outputs"):
@@ -153,10 +147,6 @@ class Session:
             voucher.records = Records.of(store.lock.id)
             survey = self._verified(store, voucher, survey)
         return facts, found, survey, voucher
-
-    def _probe(self) -> DeviceFacts:
-        needs = self.bundle.manifest.needs
-        return self.machine.facts(probe(self.transport, device_root(self.device), needs, self.deadline), needs)
 
     def _words(self, store: Store, argv: Sequence[str]) -> list[str]:
         """The command for a run of the runner; ``argv`` begins with its path below the bundle."""
@@ -229,7 +219,10 @@ class Session:
         if short:
             limit = max(0, store.survey([], self.deadline).usage - (need - (facts.free or 0)))
             self._collect(store, limit)
-        return self._probe() if short or stale else facts  # what was removed is free space now
+        if short or stale:  # what was removed is free space now
+            needs = self.bundle.manifest.needs
+            facts = self.machine.facts(probe(self.transport, device_root(self.device), needs, self.deadline), needs)
+        return facts
 
     def _collect(self, store: Store, max_bytes: float) -> None:
         in_use = {self.digest, self.job.digest, *(blob.sha256 for blob in self._blobs())}
@@ -296,7 +289,7 @@ class Session:
             if missing:
                 resumed = store.upload(missing, step.counter(total), self.deadline)
             for blob in missing:
-                voucher.uploaded(blob)
+                voucher.by_device(blob)
             for folder, files in self._files().items():
                 if not self._has_folder(survey, folder):
                     self._arrange(store, voucher, folder, files)
@@ -328,12 +321,9 @@ class Session:
         voucher.records.save()
 
     def _argv(self, settings: Settings, case: Sized, program: str, above: str, cache: Sequence[str] = ()) -> list[str]:
-        """The runner's command, to be run inside the run's folder.
+        """The command of the runner ``program``, to be run inside the run's folder.
 
-        Args:
-            program: the runner.
-            above: the folder of the program and its inputs, seen from the run's, with a slash; empty: the same.
-            cache: flags for packed weights.
+        From there ``above`` leads to the folder of the program and its inputs, with a slash; empty: the same.
         """
         job, text = self.job, settings.text
         executions, warmup = settings.executions

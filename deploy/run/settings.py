@@ -104,7 +104,6 @@ WORDS = (
 )
 """Words of the command line that `Settings.parse` reads; ``invoke.yaml`` and the environment have them, too."""
 RETRIES = 2
-"""Further attempts after a transient error."""
 EXECUTIONS = (10, 1)
 """Timed executions and warm-up, for one deploy."""
 ONCE = {"num_executions": 1, "warmup": 0, "etdump": False, "values": False, "cooldown": 0.0}

@@ -111,10 +111,7 @@ class WindowsSession(Session):
 
 
 def facts_of(text: str, libraries: Sequence[str] = ()) -> DeviceFacts:
-    """The facts in what a Windows device says of itself.
-
-    Args:
-        libraries: system libraries that are needed.
+    """The facts in what a Windows device says of itself; of the needed ``libraries`` it always has the API sets.
 
     Raises:
         AnswerError: it printed something else.

@@ -19,11 +19,9 @@ _COMMAND = "command_"
 
 @functools.cache
 def script(name: str, mac: bool = False) -> str:
-    """The command ``name`` as a device gets it: without indentation and comments.
+    """The command ``name`` as a device gets it; for a Mac the functions of ``mac.sh`` come in place of their namesakes.
 
-    For a Mac the functions of ``mac.sh`` come in place of others of their names.
-
-    dropbear takes no long commands, and slow devices read every byte.
+    Indentation and comments are left out: dropbear takes no long commands, and slow devices read every byte.
     """
     functions = _functions(mac)
     body = functions[_COMMAND + name]

@@ -45,11 +45,6 @@ class Listing:
     links: dict[str, str] = field(default_factory=dict)
     """``current/<key>`` and ``previous/<key>`` to a bundle's digest."""
 
-    @property
-    def size(self) -> int:
-        """Bytes of all blobs."""
-        return sum(blob.size for blob in self.blobs.values())
-
 
 def parse(lines: Iterable[str]) -> Listing:
     """The store in the output of `listing.sh`."""
@@ -168,6 +163,6 @@ def collect(
     # Folders go before the blobs that only they use: after an interruption every folder is still complete.
     names.sort(key=lambda name: name.startswith("store/"))
     store.discard(names, deadline)
-    gone = [blob for blob in listing.blobs.values() if blob.name in set(names)]
-    freed = sum(blob.size for blob in gone)
-    return Collected(tuple(names), freed, len(listing.blobs) - len(gone), listing.size - freed)
+    gone = [blob.size for blob in listing.blobs.values() if blob.name in set(names)]
+    left = [blob.size for blob in listing.blobs.values() if blob.name not in set(names)]
+    return Collected(tuple(names), sum(gone), len(left), sum(left))

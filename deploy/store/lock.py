@@ -33,8 +33,7 @@ from deploy.transport.hearing import ANSWER
 BEAT = 5.0
 """Seconds between two lines by which a holder hears that this side lives."""
 STALE = 60
-"""Seconds without one, after which another may take the device: more than a line may have to wait behind an upload in
-the buffers of a slow link."""
+"""Seconds without one, after which another may take the device: an upload on a slow link may delay a line."""
 _ANSWER = 30.0
 """Seconds within which the device must have answered."""
 _TELLING = 90.0
@@ -51,7 +50,6 @@ class Answer:
     who: str = ""
     """The holder in words, if busy; the path, if refused."""
     why: str = ""
-    """The reason, if refused."""
     lines: tuple[str, ...] = ()
     """The survey, when acquired."""
     probed: str = ""
@@ -83,15 +81,12 @@ class DeviceLock:
         make: bool = False,
         waiting: Callable[[str], None] | None = None,
     ) -> Answer:
-        """Take the lock, waiting up to ``wait`` seconds for its holder's end.
+        """Take the lock, waiting up to ``wait`` seconds for its holder's end; ``acquired``, or ``absent``.
 
         Args:
             names: paths below the root for the survey that comes with the lock.
             make: make the root if it is missing; otherwise the answer is ``absent`` then.
             waiting: called once with the lock's holder, if the lock is held.
-
-        Returns:
-            ``acquired`` with the survey, or ``absent``.
 
         Raises:
             DeviceBusyError: another session still holds it. RootError: the root is not ours. UnreachableError,
@@ -133,10 +128,9 @@ class DeviceLock:
             )
 
     def release(self, tidy: bool = False) -> None:
-        """Release it; the device removes the run's folder with it. A failure leaves a stale lock, not an error.
+        """Release it; the device removes the run's folder with it, and with ``tidy`` unfinished uploads, too.
 
-        Args:
-            tidy: remove this session's unfinished uploads, too.
+        A failure leaves a stale lock, not an error.
         """
         channel = self._channel
         if channel is None:
@@ -155,13 +149,7 @@ class DeviceLock:
     def attempt(
         self, names: Sequence[str], deadline: Deadline, *, make: bool = False, question: Sequence[str] = ()
     ) -> Answer:
-        """One attempt to take the lock, together with the probe if there is a question: all in one round trip.
-
-        Args:
-            question: the probe's words; the device finds the root by them.
-
-        Returns:
-            ``acquired``, ``absent`` or ``busy``, with the probe's output.
+        """One attempt to take the lock, together with the probe if there is a question, its words: in one round trip.
 
         Raises:
             RootError: the root is not ours. UnreachableError, TransferError, DeviceFullError.

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from core.formats.bundle import Needs
     from deploy.devices.facts import DeviceFacts
 
-__all__ = ["BATCH", "Blob", "Look", "Store", "Survey", "new_owner"]
-
 BATCH = 8 << 20
 """Bytes after which uploaded blobs are verified and named, so that a break loses no more."""
 
@@ -96,11 +94,6 @@ class Survey:
     usage: int = 0
     """Bytes of everything below the root; 0 if not requested, since it takes a walk through all files."""
 
-    @property
-    def sizes(self) -> dict[str, int]:
-        """Bytes of the requested files that exist."""
-        return {name: look.size for name, look in self.looks.items()}
-
     def has(self, name: str, blob: Blob) -> bool:
         """Whether ``name`` exists and is as long as ``blob``."""
         return name in self.looks and self.looks[name].size == blob.size
@@ -145,11 +138,7 @@ class Store:
     def ask(
         self, names: Iterable[str], needs: Needs | None, deadline: Deadline
     ) -> tuple[DeviceFacts, str, Survey | None]:
-        """Probe the device, lock it, and list the files that it has: in one round trip.
-
-        Args:
-            names: paths below the root, for the survey.
-            needs: what the bundle needs, for the probe.
+        """Probe the device for ``needs``, lock it, and survey ``names`` (below the root): in one round trip.
 
         Returns:
             The facts; ``acquired``, ``busy`` or ``absent`` (then nothing was touched); the survey, when acquired.
@@ -235,10 +224,7 @@ class Store:
         """Put ``blobs`` into the store, which is open: temporary name, SHA-256 on the device, fsync, rename.
 
         If an interrupted upload left the beginning of a file, and the device's own digest of it is that of the same
-        bytes here, the upload resumes after it.
-
-        Returns:
-            Bytes that were not sent again; ``progress`` counts them too.
+        bytes here, the upload resumes after it. Gives the bytes that were not sent again; ``progress`` counts them too.
 
         Raises:
             DeviceFullError, TransferError, UnreachableError; partial files never have a final name.

@@ -70,9 +70,8 @@ class Records:
         """The records of the root with the id ``root_id``; empty if their file cannot be read."""
         if not re.fullmatch(r"[0-9a-f]{32}", root_id):
             return cls(None)
-        records = cls(cache_dir("verified") / f"{root_id}.json")
-        records.seen = records._read()
-        return records
+        file = cache_dir("verified") / f"{root_id}.json"
+        return cls(file, _read(file))
 
     def since(self, sha256: str, look: Look, days: float) -> float | None:
         """When a file with this digest had ``look``; ``None`` if unknown or too long ago."""
@@ -92,7 +91,7 @@ class Records:
         if self.file is None:
             return
         with locked(f"verified-{self.file.stem}"):
-            merged = {**self._read(), **self.seen}
+            merged = {**_read(self.file), **self.seen}
             oldest = time.time() - _FORGOTTEN
             rows = {
                 sha256: dict(sorted(looks.items(), key=lambda item: item[1])[-_KEPT:])
@@ -101,16 +100,16 @@ class Records:
             }
             write_json(self.file, {"schema_version": 1, "files": rows})
 
-    def _read(self) -> dict[str, dict[str, float]]:
-        try:
-            assert self.file is not None  # noqa: S101 - the callers check it
-            data: Any = json.loads(self.file.read_text(encoding="utf-8"))
-            return {
-                str(sha256): {str(look): float(when) for look, when in looks.items()}
-                for sha256, looks in data["files"].items()
-            }
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            return {}
+
+def _read(file: Path) -> dict[str, dict[str, float]]:
+    try:
+        data: Any = json.loads(file.read_text(encoding="utf-8"))
+        return {
+            str(sha256): {str(look): float(when) for look, when in looks.items()}
+            for sha256, looks in data["files"].items()
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
 
 
 def _key(look: Look) -> str:
@@ -151,7 +150,8 @@ class Voucher:
         for name, blob in files.items():
             digest, look = answers.get(name, ("gone", None))
             if look is not None and digest == blob.sha256:
-                self._noted(blob.sha256, look)
+                self.by_device(blob)
+                self.records.note(blob.sha256, look, self.times[blob.sha256])
             else:
                 damaged[name] = digest
                 self.records.forget(blob.sha256)
@@ -162,16 +162,15 @@ class Voucher:
         self.ran.add(blob.sha256)
         self.times[blob.sha256] = time.time()
 
-    def uploaded(self, blob: Blob) -> None:
+    def by_device(self, blob: Blob) -> None:
         """Record that the device has just computed the digest."""
         self.now.add(blob.sha256)
         self.times[blob.sha256] = time.time()
 
     def arranged(self, looks: Mapping[str, Look], files: Mapping[str, Blob]) -> dict[str, Blob]:
-        """Record that our new link to a file, made right after its check, changed its look.
+        """Record that our new link to a file, made right after its check, changed its look; return the copies.
 
-        Returns:
-            Those of ``files`` that are copies instead of links: there is no evidence for these yet.
+        There is no evidence for these yet.
         """
         copies = {}
         for name, blob in files.items():
@@ -180,11 +179,6 @@ class Voucher:
             else:
                 copies[name] = blob
         return copies
-
-    def _noted(self, sha256: str, look: Look) -> None:
-        self.now.add(sha256)
-        self.times[sha256] = time.time()
-        self.records.note(sha256, look, self.times[sha256])
 
     def vouched(self, files: Mapping[str, Blob]) -> Vouched:
         """The evidence for all of ``files`` together."""

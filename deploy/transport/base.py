@@ -1,8 +1,8 @@
 """What a transport must offer: run a command, put a file, get a file.
 
-Everything above (probe, store, run) is written once against `Transport`. A driver supplies `Transport.start` (a
-`Channel`). Files go through the input and the output of ``cat``. Running to the end under a deadline, and ending what
-runs when the deadline passes or Ctrl-C comes, is `run`. All of that is the same for every driver.
+Everything above (probe, store, run) is written once against `Transport`; a driver supplies `Transport.start` (a
+`Channel`). Files go through the input and the output of ``cat``. `run` brings a command to its end, and ends it when
+its deadline passes or Ctrl-C comes.
 
 On the device every command runs under a shell script, the supervisor. It gives the command a session (hence process
 group) of its own and ends that whole group when
@@ -12,7 +12,6 @@ group) of its own and ends that whole group when
 - its time is over, in case the connection hangs half-open.
 
 It exits only when no process of the group is left, so an exit status means that all of them ended.
-Plain POSIX sh plus ``sleep`` and, if available, ``setsid``: dash, busybox, mksh and bash all run it.
 """
 
 from __future__ import annotations
@@ -354,8 +353,7 @@ def interrupted_after() -> Iterator[None]:
 GRACE = 3
 """Seconds between TERM and KILL."""
 _PAUSES = "0.1 0.1 0.2 0.3 0.5 0.8 1"
-"""Pauses between two checks whether the group is gone, `GRACE` in all. Few and growing: on a slow device each check
-starts a program that takes longer than the pause itself."""
+"""Pauses between two checks whether the group is gone, `GRACE` in all; they grow, as checks cost a slow device much."""
 
 _LONGEST = 24 * 3600
 _EXTRA = 5.0
@@ -365,13 +363,9 @@ _EXTRA = 5.0
 def supervised(
     argv: Sequence[str], *, seconds: float, cwd: str = "", env: Mapping[str, str] | None = None, pidfile: str = ""
 ) -> list[str]:
-    """``argv`` under the supervisor, as an argv for a device's own execve.
+    """``argv`` under the supervisor, as an argv for a device's own execve; for the arguments see `run`.
 
-    Args:
-        seconds: the device ends the command itself after these (and a little).
-        cwd: folder to run in, made when only it is not there; the login folder when empty.
-        env: set on top of the device's own environment.
-        pidfile: file on the device that gets the group's number.
+    The device ends the command itself after ``seconds``, and a little.
     """
     words = [f"{name}={value}" for name, value in (env or {}).items()]
     prefix = ["env", *words] if words else []
@@ -403,5 +397,4 @@ class MacTransport(Transport):
         return self.inner.start([for_mac().get(word, word) for word in argv], deadline)
 
     def close(self) -> None:
-        """Close the connection."""
         self.inner.close()

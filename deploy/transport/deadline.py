@@ -66,19 +66,16 @@ def retrying(
     retries: int,
     left: Callable[[], float] = lambda: math.inf,
     on_retry: Callable[[SlipwayError, float], None] | None = None,
-    *,
-    first: float = 0.5,
-    longest: float = 10.0,
 ) -> Retrying:
     """A caller that calls a function again after transient errors; it raises the last one.
+
+    The pauses begin with half a second. Each is longer by a random part, so that many hosts do not return at once.
 
     Args:
         retries: attempts after the first.
         left: seconds that are left for all attempts: one that would come too late is not begun, so that the raised
             error names the cause and not only the time limit.
         on_retry: called with the error and the pause (s) that follows.
-        first, longest: seconds of the first pause and at most; up to half of ``first`` is added at random, so that
-            many hosts do not return at the same moment.
     """
     from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential_jitter
 
@@ -91,7 +88,7 @@ def retrying(
 
     return Retrying(
         stop=lambda state: enough(state) or state.upcoming_sleep >= left(),
-        wait=wait_exponential_jitter(multiplier=first, max=longest, jitter=first / 2),
+        wait=wait_exponential_jitter(multiplier=0.5, max=10.0, jitter=0.25),
         retry=retry_if_exception(is_transient),
         before_sleep=tell,
         reraise=True,

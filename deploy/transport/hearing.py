@@ -104,14 +104,9 @@ def too_much(name: str, limit: int, doing: str = "") -> AnswerError:
 
 @contextlib.contextmanager
 def receiving(local: Path, limit: int, device: str) -> Iterator[Callable[[bytes], None]]:
-    """Write a file that comes piece by piece; it gets its name when the block ends well.
+    """Write a device's file of at most ``limit`` bytes that comes piece by piece; gives what takes each piece.
 
-    Args:
-        limit: bytes that it may have.
-        device: whose file it is.
-
-    Yields:
-        The function that takes each piece.
+    It gets its name when the block ends well.
 
     Raises:
         AnswerError: longer than ``limit``. HostError: no room for it here.

@@ -53,7 +53,6 @@ class LocalChannel:
         return code if code >= 0 else 128 - code
 
     def send(self, data: bytes, seconds: float) -> None:
-        """See `deploy.transport.base.Channel`."""
         del seconds  # what runs here takes it at once, or has ended
         pipe, left = self._child.stdin, memoryview(data)
         if pipe is None or pipe.closed:

@@ -1,7 +1,6 @@
-"""Getting to know a device: ``./inv devices.add`` and ``./inv devices.trust``.
+"""Getting to know a device: ``./inv devices.add`` chooses its target and writes it into the user's inventory.
 
-The one looks at a device, chooses its target, and writes it into the user's inventory. The other learns its host key,
-once, after a person compared its fingerprint.
+``./inv devices.trust`` learns its host key, once, after a person compared its fingerprint.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def add(adb: str = "", ssh: str = "", name: str = "") -> Added:
     """
     if bool(adb) == bool(ssh):
         raise UsageError("A device is added by --adb or by --ssh.", "", "./inv devices.add --ssh pi@raspberrypi.local")
-    table = _adb_table(adb) if adb else _ssh_table(ssh)
+    table = {"transport": "adb", "serial": "" if adb == _ANY else adb} if adb else _ssh_table(ssh)
     (shown,) = parse(_toml(name or "device", table), user_file()).values()
     with open_device(shown, Deadline.after(_SECONDS)) as transport:
         serial = getattr(transport, "serial", "")
@@ -80,11 +79,6 @@ def _facts(transport: Transport, root: str) -> DeviceFacts:
         return facts_of(said)
 
 
-def _adb_table(serial: str) -> dict[str, Any]:
-    table: dict[str, Any] = {"transport": "adb"}
-    return table if serial == _ANY else {**table, "serial": serial}
-
-
 def _ssh_table(address: str) -> dict[str, Any]:
     try:
         at = spelled(address)
@@ -96,9 +90,7 @@ def _ssh_table(address: str) -> dict[str, Any]:
 
 def _title(facts: DeviceFacts) -> str:
     what = facts.board or facts.hostname
-    return (
-        f"{what}, Android {facts.android}" if facts.android else ", ".join(part for part in (what, facts.cpu) if part)
-    )
+    return ", ".join(filter(None, (what, f"Android {facts.android}" if facts.android else facts.cpu)))
 
 
 def _name(facts: DeviceFacts, table: dict[str, Any]) -> str:

@@ -34,13 +34,12 @@ def devices(as_json: bool = False, name: str = "") -> None:
     known = {device.serial for device in chosen.values()}
     strangers = [] if name else [seen for seen in attached if seen.serial not in known]
     if as_json:
-        console.print_json(
-            [{**device.model_dump(mode="json"), "state": state, "address": at} for device, state, at in rows]
-            + [
-                {"name": "", "transport": "adb", "serial": seen.serial, "state": seen.state, "title": seen.model}
-                for seen in strangers
-            ]
-        )
+        found = [{**device.model_dump(mode="json"), "state": state, "address": at} for device, state, at in rows]
+        found += [
+            {"name": "", "transport": "adb", "serial": seen.serial, "state": seen.state, "title": seen.model}
+            for seen in strangers
+        ]
+        console.print_json(found)
         return
     models = [] if name else [device for device, _, _ in rows if device.cpu]
     cells = [
@@ -170,7 +169,7 @@ def collected(device: str, value: Collected, as_json: bool = False) -> None:
         ["removed", f"{len(value.removed)} entries, {size(value.bytes)}"],
         ["left", f"{counted(value.left_files, 'file')}, {size(value.left_bytes)}"],
     ]
-    _of_device(device, value, as_json, rows, f"Store of {device}", ["", ""])
+    _of_device(device, value, as_json, rows)
 
 
 def checked(device: str, value: Checked, as_json: bool = False) -> None:
@@ -182,14 +181,12 @@ def checked(device: str, value: Checked, as_json: bool = False) -> None:
     if value.caches:
         packed = counted(value.caches, "file")
         rows.append(["removed", f"{packed} of packed weights, which the next runs make again"])
-    _of_device(device, value, as_json, rows, f"Store of {device}", ["", ""])
+    _of_device(device, value, as_json, rows)
     value.check(device)
 
 
-def _of_device(
-    device: str, value: Collected | Checked, as_json: bool, rows: list[list[str]], title: str, head: list[str]
-) -> None:
+def _of_device(device: str, value: Collected | Checked, as_json: bool, rows: list[list[str]]) -> None:
     if as_json:
         console.print_json({"device": device, **dataclasses.asdict(value)})
     else:
-        console.table(title, head, rows)
+        console.table(f"Store of {device}", ["", ""], rows)

@@ -113,10 +113,7 @@ def _opened(device: Device) -> Iterator[tuple[Transport, Store, Survey, Deadline
 
 
 def rollback(device: Device, bundle: str = "") -> Rolled:
-    """Roll back to the previous bundle.
-
-    Args:
-        bundle: which one, as ``linux-arm64-lean``; needed when the device has several current ones.
+    """Roll back to the previous bundle. If several are current, ``bundle`` says which one: ``linux-arm64-lean``.
 
     Raises:
         ConfigError: nothing to go back to, or several that could be meant. BundleError: it is damaged.

@@ -234,9 +234,6 @@ def load_order(required: Iterable[str], modules: Mapping[str, Path], builtin: fr
     return order
 
 
-_RC = Path(__file__).with_name("virtual_init.sh")
-_GETPROP = Path(__file__).with_name("virtual_getprop.sh")
-
 _INITTAB = """\
 ::sysinit:/etc/rc
 ::respawn:{server}
@@ -285,7 +282,7 @@ def _common(spec: Spec) -> Iterator[cpio.Entry]:
     yield cpio.character_device("dev/console", 5, 1)
     yield cpio.character_device("dev/null", 1, 3, 0o666)
     yield cpio.link("init", "usr/bin/busybox")
-    yield cpio.file("etc/rc", _RC.read_bytes(), 0o755)
+    yield cpio.file("etc/rc", Path(__file__).with_name("virtual_init.sh").read_bytes(), 0o755)
     yield cpio.file("etc/hostname", f"{spec.hostname}\n")
     yield cpio.file("etc/hosts", f"127.0.0.1 localhost\n127.0.1.1 {spec.hostname}\n")
     yield cpio.link("etc/mtab", "/proc/self/mounts")
@@ -328,7 +325,7 @@ def _android(spec: Spec) -> Iterator[cpio.Entry]:
     yield cpio.link("system/bin/sh", "/usr/bin/mksh")
     yield cpio.link("system/bin/toybox", "/usr/bin/toybox")
     yield cpio.link("system/bin/sha256sum", "/usr/bin/sha256sum")
-    yield cpio.file("system/bin/getprop", _GETPROP.read_bytes(), 0o755)
+    yield cpio.file("system/bin/getprop", Path(__file__).with_name("virtual_getprop.sh").read_bytes(), 0o755)
     yield cpio.file("system/build.prop", "".join(f"{key}={value}\n" for key, value in spec.properties.items()))
     yield cpio.folder("data", 0o771)
     yield cpio.folder("data/local", 0o751)

@@ -40,10 +40,10 @@ HOST = "127.0.0.1"
 _END_SECONDS = 12.0
 """The supervisor gives QEMU 5 s to end well."""
 
-_HEADER = struct.Struct("<6I")
-_VERSION = 0x01000001
-_MAX_DATA = 1 << 20
 _BANNER = b"host::features=shell_v2"
+_CNXN = int.from_bytes(b"CNXN", "little")
+_HELLO = struct.pack("<6I", _CNXN, 0x01000001, 1 << 20, len(_BANNER), sum(_BANNER), _CNXN ^ 0xFFFFFFFF) + _BANNER
+"""An adb server's first message (adb's protocol.txt): command, version, most bytes, length and sum of the banner."""
 
 # Our folder first: with -m alone a module of the current folder could replace ours.
 _RUN = "import runpy, sys; sys.path[0] = sys.argv.pop(1); runpy.run_module(sys.argv.pop(1), None, '__main__')"
@@ -112,11 +112,6 @@ def _check_host(spec: Spec) -> None:
             "what starts and ends virtual devices relies on Linux",
             "a device of your own (./inv devices.add --ssh USER@HOST), or Slipway on Linux (docs/build.md)",
         )
-
-
-def toucher(name: str) -> Callable[[], None]:
-    """A function that marks ``name`` as used, for transports whose open connections do not show it."""
-    return Folder.of(name).touch
 
 
 def up(folder: Folder) -> State | None:
@@ -192,7 +187,7 @@ def _prepare(folder: Folder, initrd: Path) -> str:
     """Keys, and the archive with them in it; returns the device's public key."""
     from deploy.virtual.image import keys_archive
 
-    host_public, public = ensure_key(folder, folder.host_key), ensure_key(folder, folder.key)
+    host_public, public = ensure_key(folder.host_key), ensure_key(folder.key)
     with disk_errors("preparing the virtual device"):
         shutil.copyfile(initrd, folder.initrd)
         folder.initrd.chmod(0o600)
@@ -213,12 +208,11 @@ def _idle_seconds(spec: Spec) -> float:
 
 
 def _launch(spec: Spec, files: Image, folder: Folder) -> None:
-    words = f"{spec.append} slipway.time={time.time():.0f}"
-    argv = _qemu(spec, files, folder, words)
+    argv = _qemu(spec, files, folder, f"{spec.append} slipway.time={time.time():.0f}")
     # adb's server keeps its connection for ever: only traffic through it counts as use, and each transport marks it.
     Launch(tuple(argv), _idle_seconds(spec), spec.system.login == "ssh").write(folder)
     folder.console.unlink(missing_ok=True)
-    folder.private(folder.log, f"$ {quote(argv)}\n")
+    write_atomic(folder.log, f"$ {quote(argv)}\n", mode=0o600)
 
 
 def _qemu(spec: Spec, files: Image, folder: Folder, words: str) -> list[str]:
@@ -263,8 +257,7 @@ def gone(pid: int) -> bool:
 def supervised(folder: Folder, seconds: float, answered: Callable[[State], bool], late: str) -> State | str:
     """Start a supervisor over the orders in ``folder``, and wait until what it runs has ``answered``.
 
-    Returns:
-        Its state, or why it is not up: it ended, or is ``late``. Nothing of it is left then.
+    Gives its state, or why it is not up: it ended, or is ``late``. Nothing of it is left then.
     """
     pid = spawn_supervisor(folder)
     end = time.monotonic() + seconds
@@ -294,12 +287,12 @@ _TAIL = 16 << 10
 """Bytes of a log that a message quotes: the machine may have written any amount."""
 
 
-def last_lines(file: Path, lines: int = 8) -> str:
+def last_lines(file: Path) -> str:
     """The end of a log, for messages."""
     try:
         with file.open("rb") as source:
             source.seek(max(0, os.fstat(source.fileno()).st_size - _TAIL))
-            return "\n".join(source.read(_TAIL).decode(errors="replace").splitlines()[-lines:])
+            return "\n".join(source.read(_TAIL).decode(errors="replace").splitlines()[-8:])
     except OSError:
         return f"({file.name} is empty)"
 
@@ -310,7 +303,7 @@ def answers(login: str, host: str, port: int, seconds: float = 3.0) -> bool:
         with socket.create_connection((host, port), 1) as connection:
             connection.settimeout(seconds)
             if login == "adb":
-                connection.sendall(_adb_message(b"CNXN", _VERSION, _MAX_DATA, _BANNER))
+                connection.sendall(_HELLO)
                 # AUTH and STLS are greetings too, of a server that checks the client's key.
                 return connection.recv(4, socket.MSG_WAITALL) in {b"CNXN", b"AUTH", b"STLS"}
             return connection.recv(4, socket.MSG_WAITALL) == b"SSH-"
@@ -318,14 +311,7 @@ def answers(login: str, host: str, port: int, seconds: float = 3.0) -> bool:
         return False
 
 
-def _adb_message(command: bytes, first: int, second: int, payload: bytes) -> bytes:
-    """One message of the protocol between adb's server and a device (adb's protocol.txt)."""
-    number = int.from_bytes(command, "little")
-    head = _HEADER.pack(number, first, second, len(payload), sum(payload), number ^ 0xFFFFFFFF)
-    return head + payload
-
-
-def ensure_key(folder: Folder, file: Path) -> str:
+def ensure_key(file: Path) -> str:
     """Make the private key ``file`` if it is not there; its public half as ``ssh-ed25519 AAAA...``."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import (
@@ -340,7 +326,8 @@ def ensure_key(folder: Folder, file: Path) -> str:
         key = load_ssh_private_key(file.read_bytes(), None)
     except (OSError, ValueError):
         key = Ed25519PrivateKey.generate()
-        folder.private(file, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode())
+        text = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode()
+        write_atomic(file, text, mode=0o600)
     return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
 
@@ -376,7 +363,7 @@ def _start_adb(folder: Folder) -> State:
     )  # fmt: skip
     argv = ("/usr/bin/env", *settings, adb_program(), "-L", f"tcp:localhost:{PORT}", "nodaemon", "server")
     Launch(argv, _ADB_IDLE_SECONDS).write(folder)
-    folder.private(folder.log, "")
+    write_atomic(folder.log, "", mode=0o600)
     state = supervised(folder, _ADB_START_SECONDS, lambda state: _adb_answers(state.port), "it did not answer")
     if isinstance(state, State):
         return state

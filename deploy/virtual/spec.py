@@ -65,14 +65,14 @@ class Spec(_Model):
         return self.kernel_suite or self.suite
 
 
-def load_specs(source: Path = TABLE) -> dict[str, Spec]:
+def load_specs() -> dict[str, Spec]:
     """All rows of the table.
 
     Raises:
         ConfigError: it is not a table of virtual devices.
     """
     try:
-        table = tomllib.loads(source.read_text(encoding="utf-8"))
+        table = tomllib.loads(TABLE.read_text(encoding="utf-8"))
         systems = {name: System.model_validate({**row, "name": name}) for name, row in table["system"].items()}
         rows = {
             name: {**(table["device"][row.pop("like")] if "like" in row else {}), **row}
@@ -83,7 +83,7 @@ def load_specs(source: Path = TABLE) -> dict[str, Spec]:
             for name, row in rows.items()
         }
     except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError, ValidationError) as error:
-        raise ConfigError(f"{source} is not a table of virtual devices.", str(error), f"fix {source}") from error
+        raise ConfigError(f"{TABLE} is not a table of virtual devices.", str(error), f"fix {TABLE}") from error
 
 
 def get_spec(name: str) -> Spec:

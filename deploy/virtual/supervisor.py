@@ -29,7 +29,6 @@ from core.paths import cache_dir
 
 VARIABLE = "SLIPWAY_DEVICES"
 
-
 _FLOCK = struct.Struct("hhqqi")
 """``struct flock`` of 64-bit Linux."""
 
@@ -49,7 +48,6 @@ class Folder:
         self.key = path / "id_ed25519"
         """The private key that opens the device."""
         self.host_key = path / "host_ed25519_key"
-        """The device's own private key."""
         self.known_hosts = path / "known_hosts"
         """The device's address and public key."""
         self.initrd = path / "initrd.cpio"
@@ -61,7 +59,6 @@ class Folder:
         self.launch = path / "launch.json"
         """The supervisor's orders."""
         self.state = path / "state.json"
-        """`State`, while the machine runs."""
         self.owned = path / "owned"
         """Locked by the supervisor for as long as it lives."""
         self.last_used = path / "last-used"
@@ -100,10 +97,6 @@ class Folder:
             return max(0.0, time.time() - self.last_used.stat().st_mtime)
         except FileNotFoundError:
             return 0.0
-
-    def private(self, path: Path, text: str) -> None:
-        """Write a file that only its owner may read."""
-        write_atomic(path, text, mode=0o600)
 
 
 @dataclass(frozen=True)
@@ -156,7 +149,7 @@ class Launch:
 
     def write(self, folder: Folder) -> None:
         """Leave the orders in ``folder``."""
-        folder.private(folder.launch, json.dumps(vars(self), indent=2))
+        write_atomic(folder.launch, json.dumps(vars(self), indent=2), mode=0o600)
 
 
 def _die_with_parent(parent: int) -> Callable[[], None]:
@@ -171,16 +164,10 @@ def _die_with_parent(parent: int) -> Callable[[], None]:
     return prepare
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def connections(port: int, table: Path = Path("/proc/net/tcp")) -> int:
+def connections(port: int) -> int:
     """Connections that are open to ``port`` of this machine."""
     try:
-        lines = table.read_text(encoding="ascii").splitlines()[1:]
+        lines = Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]
     except OSError:
         return 0
     rows = (line.split() for line in lines)
@@ -189,7 +176,9 @@ def connections(port: int, table: Path = Path("/proc/net/tcp")) -> int:
 
 def _start(launch: Launch) -> tuple[subprocess.Popen[bytes], int]:
     """QEMU, or adb's server, on a port of its own. Should another process take it meanwhile, it ends."""
-    port = _free_port()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
     child = subprocess.Popen(
         [word.replace(PORT, str(port)) for word in launch.argv],
         stdin=subprocess.DEVNULL,

@@ -66,9 +66,9 @@ def test_upload_and_back(device: Device, root: Path, blob: Blob, tmp_path: Path)
         moved += count
 
     with opened(device, root) as (transport, store):
-        assert store.survey([f"store/{blob.sha256}"], soon()).sizes == {}
+        assert store.survey([f"store/{blob.sha256}"], soon()).looks == {}
         store.upload([blob], progress, soon())
-        assert store.survey([f"store/{blob.sha256}"], soon()).sizes == {f"store/{blob.sha256}": SIZE}
+        assert store.survey([f"store/{blob.sha256}"], soon()).has(f"store/{blob.sha256}", blob)
         transport.get(store.path(f"store/{blob.sha256}"), tmp_path / "back", SIZE, soon())
         with pytest.raises(TransferError, match="longer than expected"):
             transport.get(store.path(f"store/{blob.sha256}"), tmp_path / "b", SIZE - 1, soon())
@@ -148,7 +148,7 @@ def test_a_name_in_the_store_with_the_wrong_size_is_seen(device: Device, root: P
     (root / "store").mkdir()
     (root / "store" / blob.sha256).write_bytes(b"cut short by a power failure")
     with opened(device, root) as (_, store):
-        assert store.survey([f"store/{blob.sha256}"], soon()).sizes != {f"store/{blob.sha256}": SIZE}
+        assert not store.survey([f"store/{blob.sha256}"], soon()).has(f"store/{blob.sha256}", blob)
         store.upload([blob], lambda _: None, soon())
     assert sha256_file(root / "store" / blob.sha256) == blob.sha256
 

@@ -17,7 +17,7 @@ from deploy.run.events import Listener
 from deploy.run.pipeline import deploy
 from deploy.run.result import EMULATED, Result
 from deploy.run.settings import Settings
-from deploy.store.store import new_owner
+from deploy.store.lock import new_owner
 from deploy.transport.base import Transport, run
 from deploy.transport.deadline import Deadline
 from tests.support import examples

@@ -18,7 +18,7 @@ from junitparser import JUnitXml
 from core.paths import ROOT, matrix_dir
 from deploy.devices.inventory import Device
 from deploy.matrix.model import Matrix, load_matrix
-from deploy.store.store import new_owner
+from deploy.store.lock import new_owner
 from tests.support.processes import gone
 
 pytestmark = [pytest.mark.virtual, pytest.mark.build, pytest.mark.export]

@@ -197,6 +197,6 @@ def test_many_names_go_in_commands_that_are_short_enough(dropbear: Device, tmp_p
         assert store.open(names, Deadline.after(60), make=True) is not None
         store.upload([blob], lambda _: None, Deadline.after(60))
         store.arrange("bundles/x", files, Deadline.after(60))
-        assert len(store.survey(names, Deadline.after(60)).sizes) == 201
+        assert len(store.survey(names, Deadline.after(60)).looks) == 201
     assert len(list((tmp_path / "root/bundles/x/lib/a folder").iterdir())) == 200
     subprocess.run(["sha256sum", "--status", "-c", "SHA256SUMS"], cwd=tmp_path / "root/bundles/x", check=True)

@@ -13,8 +13,8 @@ import pytest
 
 from core.errors import AnswerError, ProgramError
 from core.formats.program import Exact, Layers, Tolerance
-from deploy.run.compare import BFLOAT16, Comparison, compare, unreferenced
-from deploy.run.npy import HEADER, SIZES, load, size_of
+from deploy.run.compare import Comparison, compare, unreferenced
+from deploy.run.npy import BFLOAT16, HEADER, SIZES, load, size_of
 
 PLAIN = [name for name in SIZES if name not in ("bfloat16", "none")]
 

@@ -31,8 +31,6 @@ GREETING = 64 << 10
 
 
 class _LimitedPacketizer(Packetizer):
-    """See this module's head."""
-
     def __init__(self, socket: Any) -> None:
         super().__init__(socket)
         self._greeting = 0

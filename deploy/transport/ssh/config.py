@@ -50,7 +50,6 @@ class Address:
     alias: str = ""
     """Name under which known_hosts keeps the host key, instead of host and port."""
     jump: Address | None = None
-    """The host to go through."""
     proxy_command: str = ""
     compress: bool = False
     connect_seconds: float = 15.0
@@ -75,8 +74,7 @@ def configured(
 ) -> Address:
     """The address of ``host``, at which the device called ``device`` is reached; what is given wins.
 
-    Args:
-        jump: hosts to go through, as ProxyJump has them.
+    The hosts to go through are spelled as in ProxyJump.
 
     Raises:
         ConfigError: the file cannot be read, or its jumps go in circles.

@@ -33,8 +33,7 @@ SILENCE_MS = 30_000
 """Unanswered packets for so long mean a broken connection (Linux's TCP_USER_TIMEOUT)."""
 WINDOW = 16 << 20
 CIPHER = "aes128-gcm@openssh.com"
-"""The preferred cipher: it authenticates as it encrypts. paramiko's own first choice needs an HMAC as well, which takes
-a device longer."""
+"""The preferred cipher: it authenticates as it encrypts, so it spares a device the HMAC of paramiko's first choice."""
 RETRIES = 2
 _ALGORITHMS = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
 """Names of key types that differ from paramiko's."""
@@ -112,8 +111,7 @@ def _connect(address: Address, deadline: Deadline) -> Connection:
 def greeted(address: Address, deadline: Deadline, kinds: tuple[str, ...] = ()) -> Connection:
     """A connection on which nobody was verified and nobody logged in yet. Jump hosts on the way must be trusted.
 
-    Args:
-        kinds: key types that are requested first: a server shows one of its keys.
+    Key types of ``kinds`` are requested first: a server shows one of its keys.
 
     Raises:
         UnreachableError, or paramiko's errors (`LOST`): it does not speak SSH.

@@ -91,8 +91,7 @@ def own_keys(address: Address) -> OwnKeys:
     for file in named:
         look(file, needed=file == address.key and (address.key_given or bool(address.virtual)))
     if not (ready or address.virtual or address.only_these):
-        defaults = (Path(f"~/.ssh/id_{kind}").expanduser() for kind in _DEFAULTS)
-        for file in defaults:
+        for file in (Path(f"~/.ssh/id_{kind}").expanduser() for kind in _DEFAULTS):
             if file.is_file() and file not in named:
                 look(file, needed=False)
     return OwnKeys(tuple(ready), tuple(locked))

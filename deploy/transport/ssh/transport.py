@@ -36,8 +36,7 @@ CONNECTIONS = 3
 PULSE = 10.0
 """Seconds between two keep-alive requests."""
 SILENCE = 60.0
-"""Seconds without an answer after which a connection is given up: an answer may have to wait behind an upload in the
-buffers of a slow link."""
+"""Seconds without an answer after which a connection is given up: an upload on a slow link may delay one."""
 
 
 class Sessions:
@@ -94,7 +93,6 @@ class Pulse:
         threading.Thread(target=self._watch, name="ssh-pulse", daemon=True).start()
 
     def stop(self) -> None:
-        """Stop."""
         self._stop.set()
 
     def _watch(self) -> None:
@@ -229,7 +227,6 @@ class SshTransport(Transport):
         return SshChannel(self._sessions, self.name, argv, deadline)
 
     def close(self) -> None:
-        """Close the connections; commands still running lose their lifeline and end."""
         self._sessions.close()
 
 

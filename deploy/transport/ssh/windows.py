@@ -155,8 +155,7 @@ class WindowsTransport(SshTransport):
     def opened(self, libraries: Sequence[str], deadline: Deadline) -> Iterator[str]:
         """Make the folder, and in the end remove it with what runs in it; gives what the device says of itself.
 
-        Args:
-            libraries: system libraries that are looked for.
+        It also says which of ``libraries`` its system has.
 
         Raises:
             TransferError: the folder of an earlier run cannot be removed. UnreachableError: the connection broke.
