@@ -245,20 +245,10 @@ std::size_t own_pixels(const xnn_operator& op) {
 enum class Kernels { kXnnpack, kOurs, kOursForBytes };
 
 Kernels kernels_of(const xnn_operator& op) {
-  const auto is = [](void (*kernel)()) {
-    const std::string name = tile_name(kernel);
-    return name.empty()                               ? Kernels::kXnnpack
-           : name.find("_qc8w_") == std::string::npos ? Kernels::kOurs
-                                                      : Kernels::kOursForBytes;
-  };
-  switch (op.ukernel.type) {
-    case xnn_microkernel_type_gemm:
-      return is(reinterpret_cast<void (*)()>(op.context.gemm.gemm.gemm.ukernel.function[0]));
-    case xnn_microkernel_type_igemm:
-      return is(reinterpret_cast<void (*)()>(op.context.igemm.igemm.ukernel.function[0]));
-    default:
-      return Kernels::kXnnpack;
-  }
+  const std::string name = tile_name(kernel_of(op));
+  return name.empty()                               ? Kernels::kXnnpack
+         : name.find("_qc8w_") == std::string::npos ? Kernels::kOurs
+                                                    : Kernels::kOursForBytes;
 }
 
 // Ours in place of XNNPACK's task; false where it is another one.

@@ -1,7 +1,5 @@
 #include <immintrin.h>
 
-#include <cstddef>
-
 #include "lean/xnnpack/tile_set.h"
 
 #define ON(name) name##_on_avx2

@@ -64,7 +64,6 @@ class GraphBuilder {
  private:
   Status define_value(std::uint32_t value);
   xnn_status define_plain(const GraphFact& fact, const PartValue& part_value, std::uint32_t* id);
-  xnn_status define_quantized(const GraphFact& fact, const PartValue& part_value, std::uint32_t* id);
   xnn_status define_widened(const GraphFact& fact, const PartValue& part_value, std::uint32_t* id);
   xnn_status convert(std::uint32_t from, std::uint32_t to);
   Status define_node(const GraphNode& node);
@@ -84,8 +83,6 @@ class GraphBuilder {
 
 // XNNPACK's name of an outcome: "unsupported parameter".
 const char* name_of(xnn_status status);
-// XNNPACK's type for the exporter's, whose numbers differ; invalid for one that this XNNPACK lacks.
-xnn_datatype to_xnn(xnn::XNNDatatype datatype);
 
 // Defines one node.
 xnn_status define_xnn_node(const GraphBuilder& graph, const GraphNode& node);

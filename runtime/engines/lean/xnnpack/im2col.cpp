@@ -9,8 +9,6 @@
 #include <xnnpack/subgraph.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <new>
 #include <type_traits>

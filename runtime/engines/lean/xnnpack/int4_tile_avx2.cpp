@@ -7,9 +7,6 @@
 
 #include <immintrin.h>
 
-#include <cstddef>
-#include <cstdint>
-
 namespace slipway::lean::avx2 {
 namespace {
 

@@ -2,7 +2,6 @@
 
 #include <xnnpack.h>
 
-#include <algorithm>
 #include <limits>
 
 namespace slipway::lean {

@@ -8,7 +8,6 @@
 #include <xnnpack/pack.h>
 #include <xnnpack/subgraph.h>
 
-#include "lean/xnnpack/byte_tile.h"
 #include "lean/xnnpack/winograd.h"
 #include "selection.h"
 

@@ -23,6 +23,7 @@
 #include "lean/xnnpack/tile_set.h"
 
 struct xnn_node;
+struct xnn_operator;
 struct xnn_value;
 
 namespace slipway::lean {
@@ -88,6 +89,9 @@ Changed<xnn_gemm_config> plain_rows();
 // XNNPACK has other kernels than AVX2's; those with AVX-VNNI have the same.
 const ByteDepthwise* byte_depthwise();
 
+// The kernel that an operator calls; of a processor with several kinds of cores, that of the first. nullptr
+// where it is no matrix product, linear layer or convolution.
+void (*kernel_of(const xnn_operator& op))();
 // The kernel's name when it is one of ours: "slipway_f32_gemm_12x32__avx512f"; otherwise empty.
 std::string tile_name(void (*kernel)());
 

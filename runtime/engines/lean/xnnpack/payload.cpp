@@ -59,8 +59,8 @@ Result<XnnPayload> XnnPayload::read(Bytes bytes, const DataStore& store, const s
     return broken(what, "its graph is not a well-formed flatbuffer");
   }
   payload.graph_ = flatbuffers::GetRoot<xnn::XNNGraph>(graph.data);
-  const Status found = payload.find_constants(bytes, data, store, what);
-  return found.ok() ? Result<XnnPayload>(std::move(payload)) : Result<XnnPayload>(found);
+  SLIPWAY_RETURN_IF_ERROR(payload.find_constants(bytes, data, store, what));
+  return payload;
 }
 
 Status XnnPayload::find_constants(Bytes all, std::size_t base, const DataStore& store,

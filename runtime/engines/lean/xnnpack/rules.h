@@ -21,17 +21,18 @@ namespace slipway::lean {
 
 // Shapes inside a delegate's graph, in numbers that cannot wrap around.
 
-// A type of values in the exporter's numbers and in XNNPACK's, which differ.
+// A type that values of a graph may have, in the exporter's numbers and in XNNPACK's, which differ.
 struct XnnType {
   xnn::XNNDatatype exported;
   xnn_datatype type;
-  unsigned bits;           // of one element
-  const char* name;        // null for a type that no value of a graph may have
+  unsigned bits;  // of one element
+  const char* name;
   const char* in_kernels;  // as XNNPACK writes it in the names of its kernels
 };
-// nullptr for a type that this XNNPACK lacks.
+// nullptr for any other type.
 const XnnType* find_type(xnn_datatype type);
-const XnnType* find_type(xnn::XNNDatatype exported);
+// XNNPACK's type for the exporter's; invalid for any other.
+xnn_datatype to_xnn(xnn::XNNDatatype datatype);
 const char* name_of(xnn_datatype type);
 
 // Sizes in the order in which they lie in memory.
@@ -96,8 +97,6 @@ struct GraphFact {
   // rows are the pixels, and each is quantized by itself. That is nearer to the float result, and the kernels
   // for rows serve it. So this engine does the same.
   bool by_pixels = false;
-
-  bool quantized() const;
 };
 
 // What is wrong, in words; empty when nothing is.
@@ -195,8 +194,7 @@ bool is_layer(xnn::XNodeUnion kind);
 // The rules, by families; check_elements: one result for each element.
 NodeCheckFunction check_elements, check_convert, check_binary, check_softmax;
 NodeCheckFunction check_fully_connected, check_batch_matrix_multiply, check_attention;
-NodeCheckFunction check_convolution, check_depthwise, check_transposed_convolution;
-NodeCheckFunction check_pooling, check_argmax_pooling, check_global_average;
+NodeCheckFunction check_convolution, check_pooling, check_argmax_pooling, check_global_average;
 NodeCheckFunction check_resize, check_transpose, check_slice, check_reshape, check_pad, check_concatenate;
 
 struct Window {
@@ -286,16 +284,16 @@ class GraphCheck {
   explicit GraphCheck(std::string what) : what_(std::move(what)) {}
 
   Status fault(const std::string& text) const;
+  Status misfit(const GraphNode& node, const std::string& text) const;
   Status read_values(const XnnPayload& payload);
   Status read_nodes(const xnn::XNNGraph& graph);
-  Status resolve(const xnn::XNode& node, Operands* operands) const;
+  Status resolve(GraphNode* node) const;
   Status order(const GraphNode& node, std::vector<std::uint8_t>* known);
   void find_pixel_layers();
   Status compare_declared();
   Fault follow();
   Status take_input(const TensorView* view, std::uint32_t external_id);
   Status take_output(const TensorView* view, std::uint32_t external_id) const;
-  std::uint32_t find(std::uint32_t id) const;
 
   std::string what_;
   std::uint32_t most_externals_ = 0;

@@ -1,5 +1,4 @@
 // Rules of convolutions, of pooling, and of images that change their size: in the order NHWC.
-#include <cmath>
 #include <iterator>
 
 #include "lean/xnnpack/rules.h"
@@ -60,65 +59,38 @@ bool quantized_by(const GraphFact& input, const Dims& dims, bool images) {
                 : count_between(dims, batch, dims.rank - 1, &count) && count == 1;
 }
 
-Fault common_fault(const NodeCheck& check, const xnn::_XNNNodeConv& node, bool depthwise, bool transposed) {
-  const std::uint64_t outputs = std::uint64_t{node.groups()} * node.group_output_channels();
-  const std::uint64_t inputs = std::uint64_t{node.groups()} * node.group_input_channels();
-  const std::size_t others = depthwise ? 2 : transposed ? 1 : 0;
-  SLIPWAY_RETURN_IF_FAULT(types_fault(check, kTypes, std::size(kTypes) - others));
-  SLIPWAY_RETURN_IF_FAULT(image_fault(check));
-  if (inputs == 0 || outputs == 0 || (depthwise && node.group_input_channels() != 1) ||
-      check.dims(0)[3] != inputs) {
-    return check.wrong_input(0);
-  }
-  if (!quantized_by(check.input(0), check.dims(0), true)) {
-    return check.wrong_input(0, "each of its images has to be quantized by itself");
-  }
-  return weights_fault(check, node, outputs, depthwise);
-}
-
-Fault give_image(NodeCheck& check, const xnn::_XNNNodeConv& node, std::size_t height, std::size_t width) {
-  Dims result = check.dims(0);
-  result[1] = height;
-  result[2] = width;
-  result[3] = std::size_t{node.groups()} * node.group_output_channels();
-  return check.give(result);
-}
-
-Fault check_forward(NodeCheck& check, const xnn::_XNNNodeConv& node, bool depthwise) {
-  SLIPWAY_RETURN_IF_FAULT(
-      flags_fault(node.flags(), XNN_FLAG_TENSORFLOW_SAME_PADDING | XNN_FLAG_TRANSIENT_INDIRECTION_BUFFER));
-  SLIPWAY_RETURN_IF_FAULT(common_fault(check, node, depthwise, false));
-  const bool same = (node.flags() & XNN_FLAG_TENSORFLOW_SAME_PADDING) != 0;
-  std::size_t height = 0;
-  std::size_t width = 0;
-  if (!windows_along(check.dims(0)[1], window_down(node), same, &height) ||
-      !windows_along(check.dims(0)[2], window_across(node), same, &width)) {
-    return check.wrong_input(0);
-  }
-  return give_image(check, node, height, width);
-}
-
 }  // namespace
 
 Fault check_convolution(NodeCheck& check) {
-  return check_forward(check, *check.node().xnode_union_as_XNNConv2d(), false);
-}
-
-Fault check_depthwise(NodeCheck& check) {
-  return check_forward(check, *check.node().xnode_union_as_XNNDepthwiseConv2d(), true);
-}
-
-Fault check_transposed_convolution(NodeCheck& check) {
-  const xnn::_XNNNodeConv& node = *check.node().xnode_union_as_XNNConvTranspose2d();
-  SLIPWAY_RETURN_IF_FAULT(flags_fault(node.flags(), 0));
-  SLIPWAY_RETURN_IF_FAULT(common_fault(check, node, false, true));
-  std::size_t height = 0;
-  std::size_t width = 0;
-  if (!covered_by(check.dims(0)[1], window_down(node), node.adjustment_height(), &height) ||
-      !covered_by(check.dims(0)[2], window_across(node), node.adjustment_width(), &width)) {
+  const xnn::XNodeUnion kind = check.node().xnode_union_type();
+  const auto& node = *static_cast<const xnn::_XNNNodeConv*>(check.node().xnode_union());
+  const bool depthwise = kind == xnn::XNodeUnion::XNNDepthwiseConv2d;
+  const bool transposed = kind == xnn::XNodeUnion::XNNConvTranspose2d;
+  const std::uint64_t outputs = std::uint64_t{node.groups()} * node.group_output_channels();
+  const std::uint64_t inputs = std::uint64_t{node.groups()} * node.group_input_channels();
+  const std::size_t others = depthwise ? 2 : transposed ? 1 : 0;
+  constexpr std::uint32_t kForwardFlags =
+      XNN_FLAG_TENSORFLOW_SAME_PADDING | XNN_FLAG_TRANSIENT_INDIRECTION_BUFFER;
+  SLIPWAY_RETURN_IF_FAULT(flags_fault(node.flags(), transposed ? 0 : kForwardFlags));
+  SLIPWAY_RETURN_IF_FAULT(types_fault(check, kTypes, std::size(kTypes) - others));
+  SLIPWAY_RETURN_IF_FAULT(image_fault(check));
+  Dims result = check.dims(0);
+  if (inputs == 0 || outputs == 0 || (depthwise && node.group_input_channels() != 1) || result[3] != inputs) {
     return check.wrong_input(0);
   }
-  return give_image(check, node, height, width);
+  if (!quantized_by(check.input(0), result, true)) {
+    return check.wrong_input(0, "each of its images has to be quantized by itself");
+  }
+  SLIPWAY_RETURN_IF_FAULT(weights_fault(check, node, outputs, depthwise));
+  const bool same = (node.flags() & XNN_FLAG_TENSORFLOW_SAME_PADDING) != 0;
+  const Window down = window_down(node);
+  const Window across = window_across(node);
+  const bool fits = transposed ? covered_by(result[1], down, node.adjustment_height(), &result[1]) &&
+                                     covered_by(result[2], across, node.adjustment_width(), &result[2])
+                               : windows_along(result[1], down, same, &result[1]) &&
+                                     windows_along(result[2], across, same, &result[2]);
+  result[3] = static_cast<std::size_t>(outputs);
+  return fits ? check.give(result) : check.wrong_input(0);
 }
 
 namespace {

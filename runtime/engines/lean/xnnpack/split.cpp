@@ -3,8 +3,6 @@
 #include <xnnpack.h>
 
 #include <algorithm>
-#include <map>
-#include <optional>
 #include <utility>
 
 namespace slipway::lean {

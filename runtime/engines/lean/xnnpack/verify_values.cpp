@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/platform.h"
-#include "lean/xnnpack/graph_builder.h"
 #include "lean/xnnpack/rules.h"
 #include "program_file.h"
 #include "slipway/tensor.h"
@@ -106,7 +105,9 @@ Fault read_dynamic(const xnn::PerTokenDynamicQuant& quant, GraphFact* fact) {
 Fault read_quantization(const xnn::XValue& value, const XnnPayload& payload, GraphFact* fact) {
   const auto* quantized = value.xvalue_union_as_XNNQuantizedTensorValue();
   if (quantized == nullptr) {
-    return fact->quantized() ? "it is of a quantized type, and says nothing of its scale" : "";
+    const bool needs_none =
+        is_one_of(fact->type, {xnn_datatype_fp32, xnn_datatype_fp16, xnn_datatype_bf16, xnn_datatype_int32});
+    return needs_none ? "" : "it is of a quantized type, and says nothing of its scale";
   }
   if (const auto* whole = quantized->quant_params_as_PerTensorQuant()) {
     return read_whole(*whole, fact);

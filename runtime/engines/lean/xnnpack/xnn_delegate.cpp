@@ -9,9 +9,7 @@
 
 #include "lean/kernels/elements.h"
 #include "lean/xnnpack/blocking.h"
-#include "lean/xnnpack/kernel_choices.h"
 #include "lean/xnnpack/own_kernels.h"
-#include "lean/xnnpack/packed_weights.h"
 #include "lean/xnnpack/winograd.h"
 #include "program_file.h"
 #include "selection.h"
