@@ -4,7 +4,6 @@
 #include <xnnpack/compute.h>
 #include <xnnpack/config.h>
 #include <xnnpack/node-type.h>
-#include <xnnpack/operator-type.h>
 #include <xnnpack/operator.h>
 #include <xnnpack/subgraph.h>
 

@@ -15,7 +15,6 @@
 
 #include "base/text.h"
 #include "lean/xnnpack/own_kernels.h"
-#include "lean/xnnpack/tile_set.h"
 #include "lean/xnnpack/xnn_delegate.h"
 #include "selection.h"
 

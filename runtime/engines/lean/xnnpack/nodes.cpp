@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "lean/xnnpack/graph_builder.h"
-#include "lean/xnnpack/kernel_choices.h"
 #include "lean/xnnpack/own_kernels.h"
 
 namespace slipway::lean {

@@ -145,9 +145,8 @@ double cycles_of(const TileSet& set, TileShape shape, std::size_t rows, std::siz
 TileShape choose_tile(const TileSet& set, TileElement element, std::size_t rows, std::size_t columns,
                       std::size_t depth);
 
-// While it is there, layers of the graph that XNNPACK makes are given our kernels where we have some. XNNPACK
-// reads one table for each type of layer when it makes an operator, and copies what it needs: the table has
-// our kernel while that operator is made. Other threads wait.
+// While it is there, layers of the graph that XNNPACK makes are given our kernels where we have some. Other
+// threads wait.
 class TileChoice {
  public:
   // `threads` pack the weights; nullptr: the caller alone.

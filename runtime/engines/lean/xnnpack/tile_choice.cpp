@@ -2,7 +2,6 @@
 
 #include <xnnpack/common.h>
 #include <xnnpack/microparams.h>
-#include <xnnpack/node-type.h>
 #include <xnnpack/operator.h>
 #include <xnnpack/subgraph.h>
 

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "program_file.h"
-#include "slipway/tensor.h"
 
 namespace slipway::lean {
 namespace {
