@@ -76,13 +76,6 @@ std::size_t ceiling(std::size_t count, std::size_t unit) {
   return (count + unit - 1) / unit * unit;
 }
 
-// Panels that fit into the first cache are given to the kernel together: fewer calls.
-template <typename Context>
-std::size_t columns_together(const Context& context) {
-  const std::size_t panel = context.cn_stride >> context.log2_csize;
-  return std::max(panel, kPanelsBytes / context.w_stride / panel * panel);
-}
-
 // How a task goes through its tiles: some panels for all of its rows, or all panels for a tile's rows, as
 // XNNPACK does. kWide is kPanels for kernels that prepare the rows in each call: where even one panel does
 // not stay in the first cache, more of them share that work.
@@ -94,8 +87,11 @@ std::size_t together(const Context& context, std::size_t columns) {
     return columns;
   }
   const std::size_t panel = context.cn_stride >> context.log2_csize;
-  return kOrder == TileOrder::kWide && panel * context.w_stride > kPanelsBytes ? kWidePanels * panel
-                                                                               : columns_together(context);
+  if (kOrder == TileOrder::kWide && panel * context.w_stride > kPanelsBytes) {
+    return kWidePanels * panel;
+  }
+  // Panels that fit into the first cache are given to the kernel together: fewer calls.
+  return std::max(panel, kPanelsBytes / context.w_stride / panel * panel);
 }
 
 // The rows that a product's kernel computes at once.
@@ -348,12 +344,6 @@ void set_pieces(xnn_operator* op, compute_parameters* compute) {
   }
 }
 
-// Products; on processors that only XNNPACK has kernels for, XNNPACK's order is left.
-bool has_blocks(const xnn_operator& op) {
-  return XNN_ARCH_X86_64 != 0 &&
-         (op.ukernel.type == xnn_microkernel_type_gemm || op.ukernel.type == xnn_microkernel_type_igemm);
-}
-
 }  // namespace
 
 void set_blocks(xnn_runtime_t runtime, std::size_t threads) {
@@ -365,11 +355,13 @@ void set_blocks(xnn_runtime_t runtime, std::size_t threads) {
       if (threads > 1 && (XNN_ARCH_X86_64 != 0 || op->lookup_table != nullptr)) {
         set_pieces(op, &op->compute[0]);
       }
-      if (!has_blocks(*op)) {
-        continue;
-      }
+      const bool is_product =
+          op->ukernel.type == xnn_microkernel_type_gemm || op->ukernel.type == xnn_microkernel_type_igemm;
+      // On processors that only XNNPACK has kernels for, XNNPACK's order is left.
       for (compute_parameters& compute : op->compute) {
-        set_blocks(op, &compute, threads);
+        if (XNN_ARCH_X86_64 != 0 && is_product) {
+          set_blocks(op, &compute, threads);
+        }
       }
     }
   }

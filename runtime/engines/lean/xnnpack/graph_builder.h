@@ -16,14 +16,16 @@
 
 namespace slipway::lean {
 
-struct SubgraphDeleter {
-  void operator()(xnn_subgraph_t subgraph) const {
-    if (kHasXnnpack) {  // else the linker would keep XNNPACK for this call
-      xnn_delete_subgraph(subgraph);
+// Ends with XNNPACK's function for it.
+template <auto kDelete>
+struct XnnDeleter {
+  template <typename Made>
+  void operator()(Made* made) const {
+    if constexpr (kHasXnnpack) {  // else the linker would keep XNNPACK for this call
+      kDelete(made);
     }
   }
 };
-using Subgraph = std::unique_ptr<xnn_subgraph, SubgraphDeleter>;
 
 // A value that the program gives to the graph or takes from it.
 struct External {
@@ -74,7 +76,7 @@ class GraphBuilder {
   const GraphPart* part_;
   bool widen_;
   bool has_halves_ = false;
-  Subgraph subgraph_;
+  std::unique_ptr<xnn_subgraph, XnnDeleter<xnn_delete_subgraph>> subgraph_;
   std::vector<std::uint32_t> ids_;  // XNNPACK's, by the values' indices
   std::vector<External> externals_;
   std::vector<std::vector<float>> widened_;                        // XNNPACK keeps pointers to constants

@@ -57,15 +57,6 @@ const TileSet* float_tiles();
 // Those for float16: nullptr also where XNNPACK's are twice as fast, because they compute in half precision.
 const TileSet* half_tiles();
 
-namespace avx512f {
-extern const TileSet kTiles;
-extern const WinogradKernels kWinograd;
-}  // namespace avx512f
-namespace avx2 {
-extern const TileSet kTiles;
-extern const WinogradKernels kWinograd;
-}  // namespace avx2
-
 // Whether XNNPACK's kernels for integers are those for AVX2 here. They multiply in 16 bits, others in 8.
 bool has_only_avx2();
 

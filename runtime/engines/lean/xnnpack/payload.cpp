@@ -101,9 +101,4 @@ Bytes XnnPayload::constant(std::size_t index) const {
   return index == 0 || index >= constants_.size() ? Bytes() : constants_[index];
 }
 
-const xnn::XNNTensorValue* tensor_of(const xnn::XValue& value) {
-  const auto* quantized = value.xvalue_union_as_XNNQuantizedTensorValue();
-  return quantized != nullptr ? quantized->tensor_value() : value.xvalue_union_as_XNNTensorValue();
-}
-
 }  // namespace slipway::lean

@@ -7,6 +7,12 @@ namespace {
 
 constexpr std::uint64_t kMostPadding = std::uint64_t{1} << 30;
 
+// Whether two values of 8-bit integers mean the same numbers; of other types always.
+bool same_quantization(const GraphFact& one, const GraphFact& other) {
+  return !is_one_of(one.type, {xnn_datatype_qint8, xnn_datatype_quint8}) ||
+         (one.scale == other.scale && one.zero_point == other.zero_point);
+}
+
 }  // namespace
 
 Fault NodeCheck::run(const NodeRule& rule) {
@@ -59,26 +65,6 @@ bool is_one_of(xnn_datatype type, std::initializer_list<xnn_datatype> types) {
   return std::find(types.begin(), types.end(), type) != types.end();
 }
 
-Fault types_fault(const NodeCheck& check, const LayerTypes* rows, std::size_t count) {
-  for (const LayerTypes* types = rows; types != rows + count; ++types) {
-    if (types->input == check.input(0).type && types->filter == check.input(1).type &&
-        types->output == check.output().type && (!check.has(2) || types->bias == check.input(2).type)) {
-      return {};
-    }
-  }
-  return std::string("an input, weights and a result that are ") + name_of(check.input(0).type) + ", " +
-         name_of(check.input(1).type) + " and " + name_of(check.output().type) + " do not go together";
-}
-
-bool same_quantization(const GraphFact& one, const GraphFact& other) {
-  return !is_one_of(one.type, {xnn_datatype_qint8, xnn_datatype_quint8}) ||
-         (one.scale == other.scale && one.zero_point == other.zero_point);
-}
-
-Fault flags_fault(std::uint32_t flags, std::uint32_t known) {
-  return (flags & ~known) == 0 ? Fault() : "its flags " + std::to_string(flags) + " are unknown";
-}
-
 bool Window::sane() const {
   return kernel != 0 && stride != 0 && dilation != 0 && before < kMostPadding && after < kMostPadding;
 }
@@ -127,12 +113,6 @@ bool covered_by(std::size_t size, const Window& window, std::uint64_t adjustment
   return true;
 }
 
-Fault image_fault(const NodeCheck& check) {
-  const Dims& dims = check.dims(0);
-  std::size_t count = 0;
-  return dims.rank == 4 && count_all(dims, &count) && count != 0 ? Fault() : check.wrong_input(0);
-}
-
 namespace {
 
 constexpr XnnType kXnnTypes[] = {
@@ -172,22 +152,6 @@ const char* name_of(xnn_datatype type) {
 bool operator==(const Dims& one, const Dims& other) {
   return one.rank == other.rank &&
          std::equal(one.size.begin(), one.size.begin() + one.rank, other.size.begin());
-}
-
-bool at_most(const Dims& one, const Dims& bound) {
-  bool fits = one.rank == bound.rank;
-  for (std::size_t i = 0; fits && i < one.rank; ++i) {
-    fits = one[i] <= bound[i];
-  }
-  return fits;
-}
-
-Dims channels_last(const Dims& dims) {
-  Dims turned = dims;
-  if (dims.rank == 4) {
-    std::rotate(turned.size.begin() + 1, turned.size.begin() + 2, turned.size.begin() + 4);
-  }
-  return turned;
 }
 
 std::string shape_text(const Dims& dims) {

@@ -19,8 +19,6 @@
 
 namespace slipway::lean {
 
-// Shapes inside a delegate's graph, in numbers that cannot wrap around.
-
 // A type that values of a graph may have, in the exporter's numbers and in XNNPACK's, which differ.
 struct XnnType {
   xnn::XNNDatatype exported;
@@ -49,13 +47,6 @@ bool operator==(const Dims& one, const Dims& other);
 inline bool operator!=(const Dims& one, const Dims& other) {
   return !(one == other);
 }
-
-// Of the same rank, and no size is larger.
-bool at_most(const Dims& one, const Dims& bound);
-
-// An image's shape with its channels behind the rest, where XNNPACK has them; PyTorch has them before. Other
-// ranks stay.
-Dims channels_last(const Dims& dims);
 
 // "2x3"; "scalar" when there is no dimension.
 std::string shape_text(const Dims& dims);
@@ -221,32 +212,13 @@ Window window_across(const xnn::_XNNNodeConv& node);
 // Whether a window is one pixel, and each pixel has one.
 bool every_pixel(const Window& window);
 
-// Batches, height, width, channels; none of them 0, for XNNPACK leaves the result's sizes open then.
-Fault image_fault(const NodeCheck& check);
-
-// Help for rules.
 bool is_one_of(xnn_datatype type, std::initializer_list<xnn_datatype> types);
-// What XNNPACK computes with one another in layers with weights.
-struct LayerTypes {
-  xnn_datatype input;
-  xnn_datatype filter;
-  xnn_datatype bias;
-  xnn_datatype output;
-};
-// The node's types are in no row.
-Fault types_fault(const NodeCheck& check, const LayerTypes* rows, std::size_t count);
-// Whether two values of 8-bit integers mean the same numbers; of other types always.
-bool same_quantization(const GraphFact& one, const GraphFact& other);
 // What a value has of whose elements numbers are computed, one by one.
 inline constexpr auto kNumbers = {xnn_datatype_fp32,  xnn_datatype_fp16,   xnn_datatype_bf16,
                                   xnn_datatype_qint8, xnn_datatype_quint8, xnn_datatype_int32};
-// Other flags than these.
-Fault flags_fault(std::uint32_t flags, std::uint32_t known);
 
-// Whether a delegate's graph is sound, and whether given shapes are ones that it can compute with: XNNPACK
-// believes both.
-
-// A checked graph. It is cheap to ask again for the shapes that it has seen last.
+// A delegate's graph that is sound, and the shapes that it can compute with: XNNPACK believes both. It is
+// cheap to ask again for the shapes that it has seen last.
 class GraphCheck {
  public:
   // Checks all that does not depend on the shapes of a call: ids, types, quantization, parameters, constants'

@@ -6,6 +6,38 @@
 namespace slipway::lean {
 namespace {
 
+// Batches, height, width, channels; none of them 0, for XNNPACK leaves the result's sizes open then.
+Fault image_fault(const NodeCheck& check) {
+  const Dims& dims = check.dims(0);
+  std::size_t count = 0;
+  return dims.rank == 4 && count_all(dims, &count) && count != 0 ? Fault() : check.wrong_input(0);
+}
+
+// What XNNPACK computes with one another in layers with weights.
+struct LayerTypes {
+  xnn_datatype input;
+  xnn_datatype filter;
+  xnn_datatype bias;
+  xnn_datatype output;
+};
+
+// The node's types are in no row.
+Fault types_fault(const NodeCheck& check, const LayerTypes* rows, std::size_t count) {
+  for (const LayerTypes* types = rows; types != rows + count; ++types) {
+    if (types->input == check.input(0).type && types->filter == check.input(1).type &&
+        types->output == check.output().type && (!check.has(2) || types->bias == check.input(2).type)) {
+      return {};
+    }
+  }
+  return std::string("an input, weights and a result that are ") + name_of(check.input(0).type) + ", " +
+         name_of(check.input(1).type) + " and " + name_of(check.output().type) + " do not go together";
+}
+
+// Other flags than these.
+Fault flags_fault(std::uint32_t flags, std::uint32_t known) {
+  return (flags & ~known) == 0 ? Fault() : "its flags " + std::to_string(flags) + " are unknown";
+}
+
 // What each kind takes; the last is of plain convolutions alone, the one before of those that are not
 // depthwise.
 constexpr LayerTypes kTypes[] = {

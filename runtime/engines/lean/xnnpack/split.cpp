@@ -142,10 +142,7 @@ Split split_graph(const GraphCheck& check, HasKernel has_kernel, bool apart) {
         consumers.insert(stage_of.at(node));
       }
     }
-    const auto more = extra.find(value);
-    if (more != extra.end()) {
-      consumers.insert(more->second.begin(), more->second.end());
-    }
+    consumers.insert(extra[value].begin(), extra[value].end());
     if (fact.constant) {
       for (const std::size_t stage : consumers) {
         split.stages[stage].part.values[value] = {};

@@ -11,6 +11,25 @@ namespace {
 // Of inputs and outputs together: XNNPACK takes memory for each, some 200 bytes. Graphs have tens.
 constexpr std::uint32_t kMostExternals = 1U << 16U;
 
+// Of the same rank, and no size is larger.
+bool at_most(const Dims& one, const Dims& bound) {
+  bool fits = one.rank == bound.rank;
+  for (std::size_t i = 0; fits && i < one.rank; ++i) {
+    fits = one[i] <= bound[i];
+  }
+  return fits;
+}
+
+// An image's shape with its channels behind the rest, where XNNPACK has them; PyTorch has them before. Other
+// ranks stay.
+Dims channels_last(const Dims& dims) {
+  Dims turned = dims;
+  if (dims.rank == 4) {
+    std::rotate(turned.size.begin() + 1, turned.size.begin() + 2, turned.size.begin() + 4);
+  }
+  return turned;
+}
+
 std::string name_of(const GraphFact& fact) {
   return "value " + std::to_string(fact.id);
 }
