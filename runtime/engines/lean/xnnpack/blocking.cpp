@@ -344,6 +344,12 @@ void set_pieces(xnn_operator* op, compute_parameters* compute) {
   }
 }
 
+// Products; on processors that only XNNPACK has kernels for, XNNPACK's order is left.
+bool has_blocks(const xnn_operator& op) {
+  return XNN_ARCH_X86_64 != 0 &&
+         (op.ukernel.type == xnn_microkernel_type_gemm || op.ukernel.type == xnn_microkernel_type_igemm);
+}
+
 }  // namespace
 
 void set_blocks(xnn_runtime_t runtime, std::size_t threads) {
@@ -355,13 +361,11 @@ void set_blocks(xnn_runtime_t runtime, std::size_t threads) {
       if (threads > 1 && (XNN_ARCH_X86_64 != 0 || op->lookup_table != nullptr)) {
         set_pieces(op, &op->compute[0]);
       }
-      const bool is_product =
-          op->ukernel.type == xnn_microkernel_type_gemm || op->ukernel.type == xnn_microkernel_type_igemm;
-      // On processors that only XNNPACK has kernels for, XNNPACK's order is left.
+      if (!has_blocks(*op)) {
+        continue;
+      }
       for (compute_parameters& compute : op->compute) {
-        if (XNN_ARCH_X86_64 != 0 && is_product) {
-          set_blocks(op, &compute, threads);
-        }
+        set_blocks(op, &compute, threads);
       }
     }
   }

@@ -1,7 +1,5 @@
 #include "lean/xnnpack/matrix_layer.h"
 
-#include <xnnpack.h>
-
 #include <limits>
 
 namespace slipway::lean {

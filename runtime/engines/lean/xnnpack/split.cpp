@@ -1,7 +1,5 @@
 #include "lean/xnnpack/matrix_layer.h"
 
-#include <xnnpack.h>
-
 #include <algorithm>
 #include <utility>
 
