@@ -164,9 +164,8 @@ Result<std::vector<std::string>> kernel_types(const pte::ExecutionPlan& plan, co
     const std::string what = "Delegate " + std::to_string(i) + " of method " + plan.name()->str();
     SLIPWAY_TRY(const XnnPayload payload, XnnPayload::read(store.delegate(*stored.processed()), store, what));
     SLIPWAY_TRY(const GraphCheck check, GraphCheck::read(payload, what));
-    for (const std::string& type : kernel_types(check)) {
-      found.insert(type);
-    }
+    const std::vector<std::string> types = kernel_types(check);
+    found.insert(types.begin(), types.end());
   }
   return std::vector<std::string>(found.begin(), found.end());
 }

@@ -1,4 +1,5 @@
-// Rules of convolutions, of pooling, and of images that change their size: in the order NHWC.
+// Rules of convolutions, of pooling, and of images that change their size, in the order NHWC; and of products
+// by matrices: fully-connected layers, batched products, attention.
 #include <iterator>
 
 #include "lean/xnnpack/rules.h"
@@ -237,8 +238,6 @@ Fault check_resize(NodeCheck& check) {
   check.take(result[1] * result[2] * (4 * sizeof(void*) + 2 * sizeof(float)));
   return check.give(result);
 }
-
-// Rules of products by matrices: fully-connected layers, batched products, attention.
 
 namespace {
 

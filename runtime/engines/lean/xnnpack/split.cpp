@@ -6,6 +6,17 @@
 namespace slipway::lean {
 namespace {
 
+constexpr std::size_t kNoNode = SIZE_MAX;
+
+// Which node produces a value, and which ones consume it.
+struct Lifetime {
+  std::size_t producer = kNoNode;
+  std::set<std::size_t> consumers;
+};
+
+// Of a graph's values, by their indices.
+using Lifetimes = std::vector<Lifetime>;
+
 Lifetimes lifetimes_of(const GraphCheck& check) {
   Lifetimes lifetimes(check.facts().size());
   for (const GraphNode& node : check.nodes()) {
