@@ -80,13 +80,6 @@ std::size_t ceiling(std::size_t count, std::size_t unit) {
   return (count + unit - 1) / unit * unit;
 }
 
-// Panels that fit into the first cache are given to the kernel together: fewer calls.
-template <typename Context>
-std::size_t columns_together(const Context& context) {
-  const std::size_t panel = context.cn_stride >> context.log2_csize;
-  return std::max(panel, kPanelsBytes / context.w_stride / panel * panel);
-}
-
 // How a task goes through its tiles: some panels for all of its rows, or all panels for a tile's rows, as
 // XNNPACK does. kWide is kPanels for kernels that prepare the rows in each call: where even one panel does
 // not stay in the first cache, more of them share that work.
@@ -98,8 +91,11 @@ std::size_t together(const Context& context, std::size_t columns) {
     return columns;
   }
   const std::size_t panel = context.cn_stride >> context.log2_csize;
-  return kOrder == TileOrder::kWide && panel * context.w_stride > kPanelsBytes ? kWidePanels * panel
-                                                                               : columns_together(context);
+  if (kOrder == TileOrder::kWide && panel * context.w_stride > kPanelsBytes) {
+    return kWidePanels * panel;
+  }
+  // Panels that fit into the first cache are given to the kernel together: fewer calls.
+  return std::max(panel, kPanelsBytes / context.w_stride / panel * panel);
 }
 
 // The rows that a product's kernel computes at once.
@@ -194,42 +190,29 @@ Blocking blocks_of(const Work& work, std::size_t threads) {
   return found;
 }
 
-void set_tiles(compute_parameters* compute, std::size_t first, Work work, std::size_t threads) {
-  work.others = first == 0 ? 1 : compute->range[0];
-  work.rows = compute->range[first];
-  work.columns = compute->range[first + 1];
-  const Blocking blocks = blocks_of(work, threads);
-  compute->tile[0] = blocks.rows;
-  compute->tile[1] = blocks.columns;
-}
-
 // Whether XNNPACK's order, all columns for some rows, would read many weights from memory again and again.
-bool rereads(const compute_parameters& compute, std::size_t first, const Work& work) {
-  return compute.range[first] > work.tile && compute.range[first + 1] * work.column_bytes > kManyWeights;
+bool rereads(const Work& work) {
+  return work.rows > work.tile && work.columns * work.column_bytes > kManyWeights;
 }
 
 // Whether XNNPACK's tasks are so short that threads spend their time on asking each other for the next one.
-bool has_short_tasks(const compute_parameters& compute, std::size_t first, const Work& work) {
-  const std::size_t rows = std::min(compute.tile[0], compute.range[first]);
-  const std::size_t columns = std::min(compute.tile[1], compute.range[first + 1]);
-  return (rows < compute.range[first] || columns < compute.range[first + 1]) &&
-         work.cycles(rows, columns) < kLeastTask;
+bool has_short_tasks(const compute_parameters& compute, const Work& work) {
+  const std::size_t rows = std::min(compute.tile[0], work.rows);
+  const std::size_t columns = std::min(compute.tile[1], work.columns);
+  return (rows < work.rows || columns < work.columns) && work.cycles(rows, columns) < kLeastTask;
 }
 
 // As many rows in a task as make it long enough; a layer that is short as a whole stays with one thread,
 // unless it has groups.
-void lengthen_tasks(compute_parameters* compute, std::size_t first, const Work& work, std::size_t threads) {
-  const std::size_t rows = compute->range[first];
-  const std::size_t columns = compute->range[first + 1];
-  const std::size_t groups = first == 0 ? 1 : compute->range[0];
+void lengthen_tasks(compute_parameters* compute, const Work& work, std::size_t threads) {
   const std::size_t wanted =
-      std::min(threads * kTilesPerThread, groups * work.cycles(rows, columns) / kLeastTask);
+      std::min(threads * kTilesPerThread, work.others * work.cycles(work.rows, work.columns) / kLeastTask);
   if (wanted <= 1) {
-    compute->tile[1] = columns;
+    compute->tile[1] = work.columns;
   }
-  const std::size_t others = groups * (ceiling(columns, compute->tile[1]) / compute->tile[1]);
+  const std::size_t others = work.others * (ceiling(work.columns, compute->tile[1]) / compute->tile[1]);
   const std::size_t parts = std::max<std::size_t>(wanted / others, 1);
-  compute->tile[0] = ceiling((rows + parts - 1) / parts, work.tile);
+  compute->tile[0] = ceiling((work.rows + parts - 1) / parts, work.tile);
 }
 
 template <typename Task, typename Function>
@@ -249,20 +232,10 @@ std::size_t own_pixels(const xnn_operator& op) {
 enum class Kernels { kXnnpack, kOurs, kOursForBytes };
 
 Kernels kernels_of(const xnn_operator& op) {
-  const auto is = [](void (*kernel)()) {
-    const std::string name = tile_name(kernel);
-    return name.empty()                               ? Kernels::kXnnpack
-           : name.find("_qc8w_") == std::string::npos ? Kernels::kOurs
-                                                      : Kernels::kOursForBytes;
-  };
-  switch (op.ukernel.type) {
-    case xnn_microkernel_type_gemm:
-      return is(reinterpret_cast<void (*)()>(op.context.gemm.gemm.gemm.ukernel.function[0]));
-    case xnn_microkernel_type_igemm:
-      return is(reinterpret_cast<void (*)()>(op.context.igemm.igemm.ukernel.function[0]));
-    default:
-      return Kernels::kXnnpack;
-  }
+  const std::string name = tile_name(kernel_of(op));
+  return name.empty()                               ? Kernels::kXnnpack
+         : name.find("_qc8w_") == std::string::npos ? Kernels::kOurs
+                                                    : Kernels::kOursForBytes;
 }
 
 // Ours in place of XNNPACK's task; false where it is another one.
@@ -288,21 +261,21 @@ bool take_tasks(bool gathers, compute_parameters* compute) {
 // Whether the tasks are ours now. `gathers`: the product is one over windows that are gathered.
 bool take_product(Kernels kernels, bool gathers, const Work& work, compute_parameters* compute,
                   std::size_t threads) {
-  const std::size_t first = compute->type == xnn_parallelization_type_3d_tile_2d ? 1 : 0;
-  if (kernels == Kernels::kOurs || rereads(*compute, first, work)) {
+  if (kernels == Kernels::kOurs || rereads(work)) {
     const bool wide = kernels == Kernels::kOursForBytes && has_only_avx2();
     if (!(wide ? take_tasks<TileOrder::kWide>(gathers, compute)
                : take_tasks<TileOrder::kPanels>(gathers, compute))) {
       return false;
     }
-    set_tiles(compute, first, work, threads);
+    const Blocking blocks = blocks_of(work, threads);
+    compute->tile[0] = blocks.rows;
+    compute->tile[1] = blocks.columns;
     return true;
   }
-  if (threads == 1 || !has_short_tasks(*compute, first, work) ||
-      !take_tasks<TileOrder::kRows>(gathers, compute)) {
+  if (threads == 1 || !has_short_tasks(*compute, work) || !take_tasks<TileOrder::kRows>(gathers, compute)) {
     return false;
   }
-  lengthen_tasks(compute, first, work, threads);
+  lengthen_tasks(compute, work, threads);
   return true;
 }
 
@@ -319,7 +292,11 @@ void set_blocks(xnn_operator* op, compute_parameters* compute, std::size_t threa
       compute->type != xnn_parallelization_type_3d_tile_2d) {
     return;
   }
+  const std::size_t first = compute->type == xnn_parallelization_type_3d_tile_2d ? 1 : 0;
   Work work = {};
+  work.others = first == 0 ? 1 : compute->range[0];
+  work.rows = compute->range[first];
+  work.columns = compute->range[first + 1];
   const bool gathers = op->ukernel.type == xnn_microkernel_type_igemm;
   gemm_context& gemm = op->context.gemm.gemm.gemm;
   if (gathers) {

@@ -4,9 +4,6 @@
 // all of them. Integers are exact, and the rest has XNNPACK's order, so the bits are the same.
 #include <immintrin.h>
 
-#include <cstddef>
-#include <cstdint>
-
 #include "lean/xnnpack/byte_tile.h"
 
 #define INLINE inline __attribute__((always_inline))

@@ -25,7 +25,6 @@ bool is_floating(xnn_datatype datatype) {
   return datatype == xnn_datatype_fp32 || datatype == xnn_datatype_fp16;
 }
 
-// Finds chains in a subgraph.
 class ChainSearch {
  public:
   explicit ChainSearch(const xnn_subgraph& subgraph)

@@ -70,21 +70,25 @@ extern const ByteTile kByteLine;                                   // of one row
 extern const ByteDepthwise kByteDepthwise[kByteDepthwiseKernels];  // fewest taps first
 }  // namespace avx2
 
-// The kernel for 4-bit weights with a scale for each block of the depth. Plain C types: what includes this is
-// compiled with flags that the rest of the program must not have.
+// The kernels for 4-bit weights with a scale for each block of the depth.
 
 inline constexpr std::size_t kInt4Rows = 12;  // of a tile, at most
 inline constexpr std::size_t kInt4RowsInAvx2 = 6;
 inline constexpr std::size_t kInt4Columns = 16;  // of a panel
 inline constexpr std::size_t kInt4Depth = 4;     // neighbours of a column that lie together: its kr
+inline constexpr std::size_t kInt4Unit = 32;     // every block is a multiple of it
 // Bytes of a tile's rows, which the kernel copies to its stack: with musl, a thread has 128 KiB.
 inline constexpr std::size_t kInt4RowsBytes = std::size_t{40} * 1024;
+// Bytes of weights between what is read and what is fetched. A single row waits for memory alone, and asks
+// early; more rows would lose theirs from the first cache.
+template <std::size_t kRows>
+constexpr std::size_t kInt4Ahead = kRows == 1 ? 8192 : 1024;
 
 // As XNNPACK calls its kernels and lays out their parameters.
 struct Int4Limits {
   float least;
   float greatest;
-  std::size_t block;  // elements of the depth with one scale: a multiple of 32
+  std::size_t block;  // elements of the depth with one scale: a multiple of kInt4Unit
 };
 using Int4Function = void(std::size_t rows, std::size_t columns, std::size_t depth, const std::int8_t* a,
                           std::size_t a_stride, const void* weights, float* c, std::size_t c_stride,

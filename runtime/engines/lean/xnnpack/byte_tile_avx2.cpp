@@ -6,9 +6,6 @@
 
 #include <immintrin.h>
 
-#include <cstddef>
-#include <cstdint>
-
 namespace slipway::lean::avx2 {
 namespace {
 

@@ -121,29 +121,23 @@ const Feature* find_feature(std::string_view name) {
 
 // Those that kernels are chosen by here.
 std::string features_here() {
-  std::string text;
+  std::vector<std::string> names;
   for (const Feature& feature : kFeatures) {
     if ((feature.chosen_by & kHere) != 0) {
-      text += (text.empty() ? "" : ", ") + std::string(feature.name);
+      names.emplace_back(feature.name);
     }
   }
-  return text;
+  return joined(names);
 }
 
-// Whether a processor without `gone` lacks the feature.
-bool falls_with(std::string_view name, const std::set<std::string_view>& gone) {
-  if (gone.count(name) != 0) {
-    return true;
-  }
-  const Feature* feature = find_feature(name);
-  const std::vector<std::string_view> needs =
-      feature == nullptr ? std::vector<std::string_view>() : pieces(feature->needs, " ");
-  return std::any_of(needs.begin(), needs.end(), [&](std::string_view one) { return falls_with(one, gone); });
-}
+using Names = std::set<std::string_view>;
 
-bool chosen_by(const ChosenFeatures& row, std::string_view feature) {
-  const std::vector<std::string_view> features = pieces(row.features, " ");
-  return std::find(features.begin(), features.end(), feature) != features.end();
+// Whether one of these features, of the table, is not on a processor without `gone`.
+bool fall_with(std::string_view features, const Names& gone) {
+  const std::vector<std::string_view> names = pieces(features, " ");
+  return std::any_of(names.begin(), names.end(), [&](std::string_view name) {
+    return gone.count(name) != 0 || fall_with(find_feature(name)->needs, gone);
+  });
 }
 
 }  // namespace
@@ -174,23 +168,24 @@ UnusedFeatures leave_unused(const std::vector<std::string>& names) {
   }
   // The table is a variable of XNNPACK's, which it fills once and returns as constant.
   auto* hardware = const_cast<xnn_hardware_config*>(xnn_init_hardware_config());
-  const std::set<std::string_view> gone(names.begin(), names.end());
+  Names there;
+  for (const ChosenFeatures& row : kChosen) {
+    if (hardware != nullptr && row.used != nullptr && hardware->*row.used) {
+      const std::vector<std::string_view> features = pieces(row.features, " ");
+      there.insert(features.begin(), features.end());
+    }
+  }
+  const Names gone(names.begin(), names.end());
   for (const Feature& feature : kFeatures) {
-    const bool there = hardware != nullptr &&
-                       std::any_of(std::begin(kChosen), std::end(kChosen), [&](const ChosenFeatures& row) {
-                         return row.used != nullptr && chosen_by(row, feature.name) && hardware->*row.used;
-                       });
-    if (there && falls_with(feature.name, gone)) {
+    const bool has = there.count(feature.name) != 0;
+    if (has && fall_with(feature.name, gone)) {
       done.unused.emplace_back(feature.name);
-    } else if (!there && gone.count(feature.name) != 0) {
+    } else if (!has && gone.count(feature.name) != 0) {
       done.absent.emplace_back(feature.name);
     }
   }
   for (const ChosenFeatures& row : kChosen) {
-    const std::vector<std::string_view> features = pieces(row.features, " ");
-    if (hardware != nullptr && row.used != nullptr &&
-        std::any_of(features.begin(), features.end(),
-                    [&](std::string_view one) { return falls_with(one, gone); })) {
+    if (hardware != nullptr && fall_with(row.features, gone)) {
       hardware->*row.used = false;
       hardware->arch_flags &= ~row.flag;
     }

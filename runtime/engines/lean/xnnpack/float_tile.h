@@ -160,10 +160,12 @@ __attribute__((noinline)) void ON(convert)(const Half* from, std::size_t count, 
   }
 }
 
-template <typename Element>
-INLINE const Element* ON(row_of)(const Panels<Element>& p, const Element* from) {
-  return from == p.zero ? from
-                        : reinterpret_cast<const Element*>(reinterpret_cast<const char*>(from) + p.offset);
+// `source`: the Panels or the Window that the row is of.
+template <typename Source, typename Element>
+INLINE const Element* ON(row_of)(const Source& source, const Element* from) {
+  return from == source.zero
+             ? from
+             : reinterpret_cast<const Element*>(reinterpret_cast<const char*>(from) + source.offset);
 }
 
 // Halves are converted one by one where a tap has fewer than a vector, which takes longer than their
@@ -608,8 +610,8 @@ inline void ON(pack_quads)(const std::int8_t* from, std::size_t stride, std::siz
 // serves them all. `left`: channels from `offset` on.
 template <std::size_t kPixels, std::size_t kVectors, typename Element>
 INLINE void ON(window)(const Element* const* const (&rows)[kPixels], std::size_t taps, std::size_t offset,
-                       const Element* zero, const Element* weights, std::size_t left,
-                       const Window<Element>& window, Element* (&to)[kPixels]) {
+                       const Element* weights, std::size_t left, const Window<Element>& window,
+                       Element* (&to)[kPixels]) {
   const std::size_t next = (taps + 1) * kLanes;  // weights of the next vector
   Vector::Type sums[kPixels][kVectors];
 #pragma GCC unroll 4
@@ -628,11 +630,7 @@ INLINE void ON(window)(const Element* const* const (&rows)[kPixels], std::size_t
     }
 #pragma GCC unroll 4
     for (std::size_t p = 0; p < kPixels; ++p) {
-      const Element* from = rows[p][tap];
-      from = from == zero
-                 ? from
-                 : reinterpret_cast<const Element*>(reinterpret_cast<const char*>(from) + window.offset);
-      from += offset;
+      const Element* from = ON(row_of)(window, rows[p][tap]) + offset;
 #pragma GCC unroll 4
       for (std::size_t v = 0; v < kVectors; ++v) {
         // Behind a row's last channel XNNPACK keeps memory for a vector more, and for no more.
@@ -673,13 +671,13 @@ INLINE void ON(pixels)(const Window<Element>& window, std::size_t taps, std::siz
   }
   std::size_t at = 0;
   for (; at + 2 * kLanes <= channels; at += 2 * kLanes, weights += 2 * (taps + 1) * kLanes) {
-    ON(window)<kPixels, 2>(rows, taps, at, window.zero, weights, 2 * kLanes, window, to);
+    ON(window)<kPixels, 2>(rows, taps, at, weights, 2 * kLanes, window, to);
   }
   for (; at < channels; at += kLanes, weights += (taps + 1) * kLanes) {
     if (channels - at >= kLanes) {
-      ON(window)<kPixels, 1>(rows, taps, at, window.zero, weights, kLanes, window, to);
+      ON(window)<kPixels, 1>(rows, taps, at, weights, kLanes, window, to);
     } else {
-      ON(window)<kPixels, 1>(rows, taps, at, window.zero, weights, channels - at, window, to);
+      ON(window)<kPixels, 1>(rows, taps, at, weights, channels - at, window, to);
     }
   }
 }

@@ -1,7 +1,5 @@
 #include <immintrin.h>
 
-#include <cstddef>
-
 #include "lean/xnnpack/tile_set.h"
 
 #define ON(name) name##_on_avx512f
@@ -121,8 +119,6 @@ constexpr std::size_t kAhead = 512;
 #include "lean/xnnpack/float_tile.h"
 #include "lean/xnnpack/winograd_transforms.h"
 
-extern const TileSet kTiles;
-extern const WinogradKernels kWinograd;
 const TileSet kTiles = all_tiles("avx512f", 0);
 const WinogradKernels kWinograd = {"avx512f", &ON(winograd_input), &ON(winograd_output),
                                    &ON(winograd_weights)};

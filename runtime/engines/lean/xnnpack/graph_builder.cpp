@@ -26,11 +26,6 @@ const char* name_of(xnn_status status) {
   return status <= xnn_status_out_of_memory ? kNames[status] : "failure";
 }
 
-xnn_datatype to_xnn(xnn::XNNDatatype datatype) {
-  const XnnType* row = find_type(datatype);
-  return row == nullptr ? xnn_datatype_invalid : row->type;
-}
-
 GraphBuilder::GraphBuilder(const GraphCheck& check, std::string what, const GraphPart* part, bool widen)
     : check_(check), what_(std::move(what)), part_(part), widen_(widen) {}
 
@@ -80,8 +75,7 @@ Status GraphBuilder::define_value(std::uint32_t value) {
     part_value.external_id = XNN_INVALID_VALUE_ID;
   }
   has_halves_ = has_halves_ || fact.type == xnn_datatype_fp16;
-  const xnn_status status = fact.quantized() ? define_quantized(fact, part_value, &ids_[value])
-                            : widen_ && fact.type == xnn_datatype_fp16
+  const xnn_status status = widen_ && fact.type == xnn_datatype_fp16
                                 ? define_widened(fact, part_value, &ids_[value])
                                 : define_plain(fact, part_value, &ids_[value]);
   return status == xnn_status_success
@@ -134,13 +128,6 @@ xnn_status GraphBuilder::define_widened(const GraphFact& fact, const PartValue& 
 }
 
 xnn_status GraphBuilder::define_plain(const GraphFact& fact, const PartValue& part_value, std::uint32_t* id) {
-  return xnn_define_tensor_value(subgraph_.get(), is_wide(fact) ? xnn_datatype_fp32 : fact.type,
-                                 fact.declared.rank, fact.declared.size.data(), fact.data.data,
-                                 part_value.external_id, part_value.flags, id);
-}
-
-xnn_status GraphBuilder::define_quantized(const GraphFact& fact, const PartValue& part_value,
-                                          std::uint32_t* id) {
   xnn_subgraph_t to = subgraph_.get();
   const std::size_t rank = fact.declared.rank;
   const std::size_t* dims = fact.declared.size.data();
@@ -159,9 +146,14 @@ xnn_status GraphBuilder::define_quantized(const GraphFact& fact, const PartValue
       return xnn_define_channelwise_quantized_tensor_value_v2(
           to, fact.type, fact.type == xnn_datatype_qcint4 ? kInt4ZeroPoint : 0, fact.scales, rank,
           fact.channel_dim, dims, fact.data.data, external, part_value.flags, id);
-    default:
+    case xnn_datatype_qint8:
+    case xnn_datatype_quint8:
+    case xnn_datatype_qint32:
       return xnn_define_quantized_tensor_value(to, fact.type, fact.zero_point, fact.scale, rank, dims,
                                                fact.data.data, external, part_value.flags, id);
+    default:
+      return xnn_define_tensor_value(to, is_wide(fact) ? xnn_datatype_fp32 : fact.type, rank, dims,
+                                     fact.data.data, external, part_value.flags, id);
   }
 }
 

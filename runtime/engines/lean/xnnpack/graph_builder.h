@@ -16,14 +16,16 @@
 
 namespace slipway::lean {
 
-struct SubgraphDeleter {
-  void operator()(xnn_subgraph_t subgraph) const {
-    if (kHasXnnpack) {  // else the linker would keep XNNPACK for this call
-      xnn_delete_subgraph(subgraph);
+// Ends with XNNPACK's function for it.
+template <auto kDelete>
+struct XnnDeleter {
+  template <typename Made>
+  void operator()(Made* made) const {
+    if constexpr (kHasXnnpack) {  // else the linker would keep XNNPACK for this call
+      kDelete(made);
     }
   }
 };
-using Subgraph = std::unique_ptr<xnn_subgraph, SubgraphDeleter>;
 
 // A value that the program gives to the graph or takes from it.
 struct External {
@@ -64,7 +66,6 @@ class GraphBuilder {
  private:
   Status define_value(std::uint32_t value);
   xnn_status define_plain(const GraphFact& fact, const PartValue& part_value, std::uint32_t* id);
-  xnn_status define_quantized(const GraphFact& fact, const PartValue& part_value, std::uint32_t* id);
   xnn_status define_widened(const GraphFact& fact, const PartValue& part_value, std::uint32_t* id);
   xnn_status convert(std::uint32_t from, std::uint32_t to);
   Status define_node(const GraphNode& node);
@@ -75,7 +76,7 @@ class GraphBuilder {
   const GraphPart* part_;
   bool widen_;
   bool has_halves_ = false;
-  Subgraph subgraph_;
+  std::unique_ptr<xnn_subgraph, XnnDeleter<xnn_delete_subgraph>> subgraph_;
   std::vector<std::uint32_t> ids_;  // XNNPACK's, by the values' indices
   std::vector<External> externals_;
   std::vector<std::vector<float>> widened_;                        // XNNPACK keeps pointers to constants
@@ -84,8 +85,6 @@ class GraphBuilder {
 
 // XNNPACK's name of an outcome: "unsupported parameter".
 const char* name_of(xnn_status status);
-// XNNPACK's type for the exporter's, whose numbers differ; invalid for one that this XNNPACK lacks.
-xnn_datatype to_xnn(xnn::XNNDatatype datatype);
 
 // Defines one node.
 xnn_status define_xnn_node(const GraphBuilder& graph, const GraphNode& node);

@@ -12,8 +12,6 @@
 #define ON(name) name##_on_avx2
 #endif
 
-#include <cstdint>
-
 namespace slipway::lean {
 namespace {
 

@@ -4,13 +4,10 @@
 #include <xnnpack/compute.h>
 #include <xnnpack/config.h>
 #include <xnnpack/node-type.h>
-#include <xnnpack/operator-type.h>
 #include <xnnpack/operator.h>
 #include <xnnpack/subgraph.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <new>
 #include <type_traits>

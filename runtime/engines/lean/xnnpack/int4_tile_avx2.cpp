@@ -7,26 +7,18 @@
 
 #include <immintrin.h>
 
-#include <cstddef>
-#include <cstdint>
-
 namespace slipway::lean::avx2 {
 namespace {
 
-constexpr std::size_t kUnit = 32;  // every block is a multiple of it
-static_assert(kUnit / 2 * 128 * 15 <= 32767, "a sum of 16 bits has half of a unit's products");
+static_assert(kInt4Unit / 2 * 128 * 15 <= 32767, "a sum of 16 bits has half of a unit's products");
 constexpr std::size_t kVectorColumns = 8;
 constexpr std::size_t kVectors = kInt4Columns / kVectorColumns;
 constexpr std::size_t kPanelBytes = kInt4Columns * kInt4Depth;
-// Bytes. A single row waits for memory alone, and asks early; more rows would lose theirs from the first
-// cache.
-constexpr std::size_t kAhead = 1024;
-constexpr std::size_t kAheadOfOne = 8192;
 
 // A tile's rows: units of the depth one behind the other, with all rows of a unit together.
 struct Int4Rows {
   alignas(64) std::int8_t elements[kInt4RowsBytes];
-  std::int32_t above[kInt4RowsBytes / kUnit];  // for each unit of a row, eight times its sum, negative
+  std::int32_t above[kInt4RowsBytes / kInt4Unit];  // for each unit of a row, eight times its sum, negative
 };
 
 [[gnu::noinline]] void copy_int4_rows_on_avx2(std::size_t rows, const std::int8_t* a, std::size_t stride,
@@ -34,15 +26,15 @@ struct Int4Rows {
   const __m256i sign = _mm256_set1_epi8(static_cast<char>(0x80));
   std::int8_t* to = copy->elements;
   std::int32_t* above = copy->above;
-  for (std::size_t k = 0; k < depth; k += kUnit) {
-    for (std::size_t row = 0; row < rows; ++row, to += kUnit, ++above) {
+  for (std::size_t k = 0; k < depth; k += kInt4Unit) {
+    for (std::size_t row = 0; row < rows; ++row, to += kInt4Unit, ++above) {
       const __m256i some = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(a + row * stride + k));
       _mm256_store_si256(reinterpret_cast<__m256i*>(to), some);
       const __m256i quarters = _mm256_sad_epu8(_mm256_xor_si256(some, sign), _mm256_setzero_si256());
       const __m128i halves =
           _mm_add_epi64(_mm256_castsi256_si128(quarters), _mm256_extracti128_si256(quarters, 1));
       const std::int32_t sum = _mm_cvtsi128_si32(halves) + _mm_extract_epi32(halves, 2);
-      *above = -8 * (sum - 128 * static_cast<std::int32_t>(kUnit));
+      *above = -8 * (sum - 128 * static_cast<std::int32_t>(kInt4Unit));
     }
   }
 }
@@ -59,7 +51,7 @@ inline void add_quads_on_avx2(const __m256i (&weights)[kVectors], const std::int
                               __m256i (&sums)[kRows][kVectors]) {
 #pragma GCC unroll 6
   for (std::size_t row = 0; row < kRows; ++row) {
-    const __m256i four = four_of_row_on_avx2(elements + row * kUnit);
+    const __m256i four = four_of_row_on_avx2(elements + row * kInt4Unit);
     for (std::size_t i = 0; i < kVectors; ++i) {
       sums[row][i] = _mm256_add_epi16(sums[row][i], _mm256_maddubs_epi16(weights[i], four));
     }
@@ -79,10 +71,10 @@ inline void add_unit_on_avx2(const std::uint8_t* weights, const std::int8_t* ele
     }
   }
 #pragma GCC unroll 1
-  for (std::size_t at = 0; at < kUnit; at += 2 * kInt4Depth, weights += kPanelBytes) {
+  for (std::size_t at = 0; at < kInt4Unit; at += 2 * kInt4Depth, weights += kPanelBytes) {
     __m256i both[kVectors];
     __m256i some[kVectors];
-    _mm_prefetch(reinterpret_cast<const char*>(weights + (kRows == 1 ? kAheadOfOne : kAhead)), _MM_HINT_T0);
+    _mm_prefetch(reinterpret_cast<const char*>(weights + kInt4Ahead<kRows>), _MM_HINT_T0);
     for (std::size_t i = 0; i < kVectors; ++i) {
       const auto* from = reinterpret_cast<const __m256i*>(weights) + i;
       both[i] = _mm256_xor_si256(_mm256_loadu_si256(from), flip);
@@ -151,10 +143,10 @@ void int4_on_avx2(std::size_t columns, std::size_t depth, const std::int8_t* a, 
     const std::int32_t* above = rows.above;
     for (std::size_t block = 0; block < depth; block += limits.block) {
       __m256i sums[kRows][kVectors] = {};
-      for (std::size_t k = 0; k < limits.block; k += kUnit) {
+      for (std::size_t k = 0; k < limits.block; k += kInt4Unit) {
         add_unit_on_avx2<kRows>(weights, elements, above, sums);
-        weights += kInt4Columns * kUnit / 2;
-        elements += kRows * kUnit;
+        weights += kInt4Columns * kInt4Unit / 2;
+        elements += kRows * kInt4Unit;
         above += kRows;
       }
       __m256 scales[kVectors];

@@ -6,26 +6,18 @@
 
 #include <immintrin.h>
 
-#include <cstddef>
-#include <cstdint>
-
 namespace slipway::lean::avx512vnni {
 namespace {
 
-constexpr std::size_t kUnit = 32;  // every block is a multiple of it
 constexpr std::size_t kPanelBytes = kInt4Columns * kInt4Depth;
-// Bytes. A single row waits for memory alone, and asks early; more rows would lose theirs from the first
-// cache.
-constexpr std::size_t kAhead = 1024;
-constexpr std::size_t kAheadOfOne = 8192;
 
 // Units of the depth one behind the other, with all rows of a unit together: one pointer for all of them. The
 // sign is taken from the elements, as the instruction has it for one factor only.
 [[gnu::noinline]] void copy_rows_on_avx512vnni(std::size_t rows, const std::int8_t* a, std::size_t stride,
                                                std::size_t depth, std::uint8_t* to) {
   const __m256i sign = _mm256_set1_epi8(static_cast<char>(0x80));
-  for (std::size_t k = 0; k < depth; k += kUnit) {
-    for (std::size_t row = 0; row < rows; ++row, to += kUnit) {
+  for (std::size_t k = 0; k < depth; k += kInt4Unit) {
+    for (std::size_t row = 0; row < rows; ++row, to += kInt4Unit) {
       const __m256i some = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(a + row * stride + k));
       _mm256_store_si256(reinterpret_cast<__m256i*>(to), _mm256_xor_si256(some, sign));
     }
@@ -61,22 +53,21 @@ void int4_on_avx512vnni(std::size_t columns, std::size_t depth, const std::int8_
       for (std::size_t row = 0; row < kRows; ++row) {
         sums[row] = _mm512_setzero_si512();
       }
-      for (std::size_t k = 0; k < limits.block; k += kUnit, elements += kRows * kUnit) {
+      for (std::size_t k = 0; k < limits.block; k += kInt4Unit, elements += kRows * kInt4Unit) {
 #pragma GCC unroll 1
-        for (std::size_t at = 0; at < kUnit; at += 2 * kInt4Depth, weights += kPanelBytes) {
+        for (std::size_t at = 0; at < kInt4Unit; at += 2 * kInt4Depth, weights += kPanelBytes) {
           const __m512i both = _mm512_loadu_si512(weights);
-          _mm_prefetch(reinterpret_cast<const char*>(weights + (kRows == 1 ? kAheadOfOne : kAhead)),
-                       _MM_HINT_T0);
+          _mm_prefetch(reinterpret_cast<const char*>(weights + kInt4Ahead<kRows>), _MM_HINT_T0);
           const __m512i first = _mm512_and_si512(_mm512_slli_epi16(both, 4), high);
           const __m512i second = _mm512_and_si512(both, high);
 #pragma GCC unroll 12
           for (std::size_t row = 0; row < kRows; ++row) {
-            sums[row] = _mm512_dpbusd_epi32(sums[row], four(elements + row * kUnit + at), first);
+            sums[row] = _mm512_dpbusd_epi32(sums[row], four(elements + row * kInt4Unit + at), first);
           }
 #pragma GCC unroll 12
           for (std::size_t row = 0; row < kRows; ++row) {
             sums[row] =
-                _mm512_dpbusd_epi32(sums[row], four(elements + row * kUnit + at + kInt4Depth), second);
+                _mm512_dpbusd_epi32(sums[row], four(elements + row * kInt4Unit + at + kInt4Depth), second);
           }
         }
       }

@@ -13,8 +13,8 @@
 #include <set>
 #include <string_view>
 
+#include "base/text.h"
 #include "lean/xnnpack/own_kernels.h"
-#include "lean/xnnpack/tile_set.h"
 #include "lean/xnnpack/xnn_delegate.h"
 #include "selection.h"
 
@@ -112,10 +112,9 @@ void forget_kleidiai_kernels() {
 
 namespace {
 
-// As XNNPACK writes it in the names of its kernels.
+// Of a checked graph's type, as XNNPACK writes it in the names of its kernels.
 std::string short_name(xnn_datatype type) {
-  const XnnType* row = find_type(type);
-  return row == nullptr || row->name == nullptr ? name_of(type) : row->in_kernels;
+  return find_type(type)->in_kernels;
 }
 
 // "f32", "qs8", "qd8_f32_qc8w", "f32_qc4w": with the output's type where the input's does not tell it.
@@ -163,13 +162,10 @@ Result<std::vector<std::string>> kernel_types(const pte::ExecutionPlan& plan, co
       continue;
     }
     const std::string what = "Delegate " + std::to_string(i) + " of method " + plan.name()->str();
-    const Result<XnnPayload> payload = XnnPayload::read(store.delegate(*stored.processed()), store, what);
-    SLIPWAY_RETURN_IF_ERROR(payload);
-    const Result<GraphCheck> check = GraphCheck::read(payload.value(), what);
-    SLIPWAY_RETURN_IF_ERROR(check);
-    for (const std::string& type : kernel_types(check.value())) {
-      found.insert(type);
-    }
+    SLIPWAY_TRY(const XnnPayload payload, XnnPayload::read(store.delegate(*stored.processed()), store, what));
+    SLIPWAY_TRY(const GraphCheck check, GraphCheck::read(payload, what));
+    const std::vector<std::string> types = kernel_types(check);
+    found.insert(types.begin(), types.end());
   }
   return std::vector<std::string>(found.begin(), found.end());
 }
@@ -181,12 +177,9 @@ Status check_linked(const std::vector<std::string>& types, const std::string& wh
   if (linked.empty() || missing.empty()) {
     return {};
   }
-  std::string list;
-  for (const std::string& name : missing) {
-    list += (list.empty() ? "" : ", ") + name;
-  }
-  return {Code::kMissingOperator, what + " needs kernels that this runner does not have: " + list + ".",
-          kRebuild, missing};
+  return {Code::kMissingOperator,
+          what + " needs kernels that this runner does not have: " + joined(missing) + ".", kRebuild,
+          missing};
 }
 
 std::vector<std::string> linked_kernel_types() {
@@ -250,13 +243,10 @@ std::string feature_of(std::string_view name) {
   return std::string(rest.substr(0, rest.find('_')));
 }
 
-template <typename Kernel>
-Function as_function(Kernel* kernel) {
-  return reinterpret_cast<Function>(kernel);
-}
+}  // namespace
 
-// Of a processor with several kinds of cores, the kernel of the first.
-Function kernel_of(const xnn_operator& op) {
+void (*kernel_of(const xnn_operator& op))() {
+  const auto as_function = [](auto* kernel) { return reinterpret_cast<Function>(kernel); };
   switch (op.ukernel.type) {
     case xnn_microkernel_type_gemm:
       return as_function(op.context.gemm.gemm.gemm.ukernel.function[XNN_UARCH_DEFAULT]);
@@ -268,8 +258,6 @@ Function kernel_of(const xnn_operator& op) {
       return nullptr;
   }
 }
-
-}  // namespace
 
 std::vector<KernelUse> kernels_of(xnn_runtime_t runtime) {
   std::vector<KernelUse> found;

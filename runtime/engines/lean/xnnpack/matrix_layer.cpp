@@ -1,8 +1,5 @@
 #include "lean/xnnpack/matrix_layer.h"
 
-#include <xnnpack.h>
-
-#include <algorithm>
 #include <limits>
 
 namespace slipway::lean {
@@ -111,18 +108,18 @@ std::optional<MatrixLayer> matrix_layer(const GraphCheck& check, const GraphNode
   const Operands& values = node.operands;
   const GraphFact& input = check.facts()[values.inputs[0]];
   const GraphFact& filter = check.facts()[values.inputs[1]];
-  const bool has_bias = values.input_count > 2 && values.inputs[2] != kNoValue;
-  const GraphFact* bias = has_bias ? &check.facts()[values.inputs[2]] : nullptr;
+  const GraphFact* bias =
+      values.input_count > 2 && values.inputs[2] != kNoValue ? &check.facts()[values.inputs[2]] : nullptr;
   layer.given = !filter.constant;
   if ((layer.given && layer.operation != Operation::kBatchMatrixMultiply) || input.constant ||
-      (has_bias && !bias->constant) ||
+      (bias != nullptr && !bias->constant) ||
       !read_form(check.shapes()[values.inputs[0]], filter.declared, by_depth, &layer) ||
       !read_types(input, filter, bias, check.facts()[values.outputs[0]], &layer)) {
     return {};
   }
   layer.given_value = values.inputs[1];
   layer.weights = filter.data.data;
-  layer.bias = has_bias ? bias->data.data : nullptr;
+  layer.bias = bias != nullptr ? bias->data.data : nullptr;
   const xnn::OutputMinMax* range = node.node->output_min_max();
   layer.min = range == nullptr ? -std::numeric_limits<float>::infinity() : range->output_min();
   layer.max = range == nullptr ? std::numeric_limits<float>::infinity() : range->output_max();

@@ -12,17 +12,6 @@
 
 namespace slipway::lean {
 
-inline constexpr std::size_t kNoNode = SIZE_MAX;
-
-// Which node produces a value, and which ones consume it.
-struct Lifetime {
-  std::size_t producer = kNoNode;
-  std::set<std::size_t> consumers;
-};
-
-// Of a graph's values, by their indices.
-using Lifetimes = std::vector<Lifetime>;
-
 // What it computes with, as KleidiAI and XNNPACK name it.
 enum class Arithmetic : std::uint8_t {
   kDynamic8,  // qp8_f32_qc8w: float32 rows, each quantized by itself; int8 weights with a scale a channel

@@ -5,8 +5,6 @@
 #include <xnnpack/subgraph.h>
 
 #include <algorithm>
-#include <cstdint>
-#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -56,8 +54,8 @@ Places place_by(const std::vector<std::size_t>& order, const std::vector<Life>& 
   return places;
 }
 
-constexpr std::size_t kNoStep = std::numeric_limits<std::size_t>::max();
-constexpr std::size_t kMostPlanned = std::numeric_limits<std::size_t>::max() / 4;
+constexpr std::size_t kNoStep = SIZE_MAX;
+constexpr std::size_t kMostPlanned = SIZE_MAX / 4;
 
 // A line of the caches, where XNNPACK asks for less.
 constexpr std::size_t kUnit = std::max<std::size_t>(XNN_ALLOCATION_ALIGNMENT, 64);

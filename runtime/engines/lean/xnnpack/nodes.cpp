@@ -6,9 +6,7 @@
 #include <limits>
 
 #include "lean/xnnpack/graph_builder.h"
-#include "lean/xnnpack/kernel_choices.h"
 #include "lean/xnnpack/own_kernels.h"
-#include "lean/xnnpack/rules.h"
 
 namespace slipway::lean {
 
@@ -431,7 +429,7 @@ constexpr NodeRule kRules[] = {
     {Kind::XNNStaticConstantPad, one<xnn::XNNStaticConstantPad>, kMoved, check_pad, define_pad},
     {Kind::XNNAvgPooling2d, kPool, kFloats, check_pooling, define_average_pooling},
     {Kind::XNNMinimum, two, kCounted, check_binary, define_binary<xnn_binary_minimum>},
-    {Kind::XNNDepthwiseConv2d, kConvolution, kByRule, check_depthwise, define_depthwise},
+    {Kind::XNNDepthwiseConv2d, kConvolution, kByRule, check_convolution, define_depthwise},
     {Kind::XNNMaxPooling2d, kPool, kMoved, check_pooling, define_max_pooling},
     {Kind::XNNMultiply, two, kCounted, check_binary, define_binary<xnn_binary_multiply>},
     {Kind::XNNSubtract, two, kCounted, check_binary, define_binary<xnn_binary_subtract>},
@@ -457,7 +455,7 @@ constexpr NodeRule kRules[] = {
     {Kind::XNNScaledDotProductAttention, attention, kFloats, check_attention, define_attention},
     {Kind::XNNBatchMatrixMultiply, two, kByRule, check_batch_matrix_multiply, define_batch_matrix_multiply},
     {Kind::XNNConcatenate5, several<5>, kMoved, check_concatenate, define_concatenate},
-    {Kind::XNNConvTranspose2d, kConvolution, kByRule, check_transposed_convolution, define_transposed},
+    {Kind::XNNConvTranspose2d, kConvolution, kByRule, check_convolution, define_transposed},
     {Kind::XNNReciprocalSquareRoot, kOne, kCounted, check_elements,
      define_unary<xnn_unary_reciprocal_square_root>},
     {Kind::XNNLog, kOne, kCounted, check_elements, define_unary<xnn_unary_log>},

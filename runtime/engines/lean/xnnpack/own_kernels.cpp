@@ -8,32 +8,27 @@
 #include <xnnpack/pack.h>
 #include <xnnpack/subgraph.h>
 
-#include "lean/xnnpack/byte_tile.h"
 #include "lean/xnnpack/winograd.h"
 #include "selection.h"
 
 namespace slipway::lean {
 namespace {
 
-static_assert(offsetof(xnn_qs8_qc8w_conv_minmax_params, fp32_scalar.output_zero_point) ==
-                      offsetof(ByteLimits, zero_point) &&
-                  offsetof(xnn_qs8_qc8w_conv_minmax_params, fp32_scalar.output_min) ==
-                      offsetof(ByteLimits, least) &&
-                  offsetof(xnn_qs8_qc8w_conv_minmax_params, fp32_scalar.output_max) ==
-                      offsetof(ByteLimits, greatest),
-              "our kernels read XNNPACK's parameters");
-static_assert(offsetof(xnn_f32_minmax_params, scalar.min) == offsetof(FloatLimits, least) &&
-                  offsetof(xnn_f32_minmax_params, scalar.max) == offsetof(FloatLimits, greatest),
-              "our kernels read XNNPACK's parameters");
-static_assert(offsetof(xnn_qd8_quantization_params, zero_point) == offsetof(ByteRow, zero_point) &&
-                  offsetof(xnn_qd8_quantization_params, inv_scale) == offsetof(ByteRow, scale) &&
-                  sizeof(xnn_qd8_quantization_params) == sizeof(ByteRow),
-              "our kernels read XNNPACK's parameters");
-
-static_assert(offsetof(xnn_f32_qb4w_minmax_params, scalar.min) == offsetof(Int4Limits, least) &&
-                  offsetof(xnn_f32_qb4w_minmax_params, scalar.max) == offsetof(Int4Limits, greatest) &&
-                  offsetof(xnn_f32_qb4w_minmax_params, scalar.blocksize) == offsetof(Int4Limits, block),
-              "our kernels read XNNPACK's parameters");
+#define SLIPWAY_SAME_PLACE(theirs, their_field, ours, our_field)            \
+  static_assert(offsetof(theirs, their_field) == offsetof(ours, our_field), \
+                "our kernels read XNNPACK's parameters")
+SLIPWAY_SAME_PLACE(xnn_qs8_qc8w_conv_minmax_params, fp32_scalar.output_zero_point, ByteLimits, zero_point);
+SLIPWAY_SAME_PLACE(xnn_qs8_qc8w_conv_minmax_params, fp32_scalar.output_min, ByteLimits, least);
+SLIPWAY_SAME_PLACE(xnn_qs8_qc8w_conv_minmax_params, fp32_scalar.output_max, ByteLimits, greatest);
+SLIPWAY_SAME_PLACE(xnn_f32_minmax_params, scalar.min, FloatLimits, least);
+SLIPWAY_SAME_PLACE(xnn_f32_minmax_params, scalar.max, FloatLimits, greatest);
+SLIPWAY_SAME_PLACE(xnn_qd8_quantization_params, zero_point, ByteRow, zero_point);
+SLIPWAY_SAME_PLACE(xnn_qd8_quantization_params, inv_scale, ByteRow, scale);
+static_assert(sizeof(xnn_qd8_quantization_params) == sizeof(ByteRow), "one for each row");
+SLIPWAY_SAME_PLACE(xnn_f32_qb4w_minmax_params, scalar.min, Int4Limits, least);
+SLIPWAY_SAME_PLACE(xnn_f32_qb4w_minmax_params, scalar.max, Int4Limits, greatest);
+SLIPWAY_SAME_PLACE(xnn_f32_qb4w_minmax_params, scalar.blocksize, Int4Limits, block);
+#undef SLIPWAY_SAME_PLACE
 
 using Function = void (*)();
 

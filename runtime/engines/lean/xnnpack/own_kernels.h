@@ -23,6 +23,7 @@
 #include "lean/xnnpack/tile_set.h"
 
 struct xnn_node;
+struct xnn_operator;
 struct xnn_value;
 
 namespace slipway::lean {
@@ -56,15 +57,6 @@ const TileSet* float_tiles();
 // Those for float16: nullptr also where XNNPACK's are twice as fast, because they compute in half precision.
 const TileSet* half_tiles();
 
-namespace avx512f {
-extern const TileSet kTiles;
-extern const WinogradKernels kWinograd;
-}  // namespace avx512f
-namespace avx2 {
-extern const TileSet kTiles;
-extern const WinogradKernels kWinograd;
-}  // namespace avx2
-
 // Whether XNNPACK's kernels for integers are those for AVX2 here. They multiply in 16 bits, others in 8.
 bool has_only_avx2();
 
@@ -92,6 +84,9 @@ Changed<xnn_gemm_config> plain_rows();
 // XNNPACK has other kernels than AVX2's; those with AVX-VNNI have the same.
 const ByteDepthwise* byte_depthwise();
 
+// The kernel that an operator calls; of a processor with several kinds of cores, that of the first. nullptr
+// where it is no matrix product, linear layer or convolution.
+void (*kernel_of(const xnn_operator& op))();
 // The kernel's name when it is one of ours: "slipway_f32_gemm_12x32__avx512f"; otherwise empty.
 std::string tile_name(void (*kernel)());
 
@@ -148,9 +143,8 @@ double cycles_of(const TileSet& set, TileShape shape, std::size_t rows, std::siz
 TileShape choose_tile(const TileSet& set, TileElement element, std::size_t rows, std::size_t columns,
                       std::size_t depth);
 
-// While it is there, layers of the graph that XNNPACK makes are given our kernels where we have some. XNNPACK
-// reads one table for each type of layer when it makes an operator, and copies what it needs: the table has
-// our kernel while that operator is made. Other threads wait.
+// While it is there, layers of the graph that XNNPACK makes are given our kernels where we have some. Other
+// threads wait.
 class TileChoice {
  public:
   // `threads` pack the weights; nullptr: the caller alone.

@@ -1,11 +1,9 @@
 #include "lean/xnnpack/packed_weights.h"
 
 #include <xnnpack/common.h>
+
 #include <algorithm>
 #include <cstring>
-#include <string>
-
-#include "base/checksum.h"
 
 namespace slipway::lean {
 namespace {
@@ -157,17 +155,19 @@ std::size_t PackedWeights::take_from_file(const xnn_weights_cache_look_up_key& k
   if (entry == nullptr) {
     return SIZE_MAX;
   }
-  Packed packed = {};
+  ++found_;
   // XNNPACK's functions take it as theirs; those that run only read it.
-  packed.data = const_cast<std::uint8_t*>(file_->bytes(*entry));
-  packed.size = static_cast<std::size_t>(entry->size);
-  packed.seed = key.seed;
-  packed.form = *form_of(key.kernel);
+  Packed packed = {const_cast<std::uint8_t*>(file_->bytes(*entry)), static_cast<std::size_t>(entry->size),
+                   *form_of(key.kernel)};
   packed.from_file = packed.asked_for = true;
   packed.key = whole;
-  packed_.push_back(packed);
+  return add(key, std::move(packed));
+}
+
+std::size_t PackedWeights::add(const xnn_weights_cache_look_up_key& key, Packed packed) {
+  packed.seed = key.seed;
+  packed_.push_back(std::move(packed));
   by_address_.emplace(Source(key.kernel, key.bias), packed_.size() - 1);
-  ++found_;
   return packed_.size() - 1;
 }
 
@@ -196,8 +196,7 @@ std::uint8_t* PackedWeights::reserve(std::size_t bytes) {
     return nullptr;
   }
   if (chunks_.empty() || chunks_.back().pages.size() - chunks_.back().used < bytes + kWeightsAlignment) {
-    // Packed weights take about what the constants take.
-    // With a file, most are not packed.
+    // Packed weights take about what the constants take. With a file, most are not packed.
     const std::size_t planned = file_ == nullptr ? planned_ : 0;
     const std::size_t chunk = std::max({bytes + kWeightsAlignment, planned + planned / 16, kLeastChunk});
     planned_ = 0;
@@ -222,8 +221,7 @@ std::size_t PackedWeights::keep(const xnn_weights_cache_look_up_key& key, std::u
   }
   forget(key.kernel);
   forget(key.bias);
-  const Source source(key.kernel, key.bias);
-  const auto [begin, end] = by_address_.equal_range(source);
+  const auto [begin, end] = by_address_.equal_range(Source(key.kernel, key.bias));
   for (auto entry = begin; entry != end; ++entry) {
     const Packed& packed = packed_[entry->second];
     if (packed.size == size && std::memcmp(packed.data, data, size) == 0) {
@@ -232,16 +230,10 @@ std::size_t PackedWeights::keep(const xnn_weights_cache_look_up_key& key, std::u
   }
   const std::string* form = form_of(key.kernel);
   chunks_.back().used = rounded_up(chunks_.back().used + size, kWeightsAlignment);
-  Packed packed = {};
-  packed.data = data;
-  packed.size = size;
-  packed.seed = key.seed;
-  packed.form = form == nullptr ? std::string() : *form;
+  Packed packed = {data, size, form == nullptr ? std::string() : *form};
   packed.asked_for = missed_.seed == key.seed && missed_.kernel == key.kernel && missed_.bias == key.bias &&
                      find_key(key, &packed.key);
-  packed_.push_back(std::move(packed));
-  by_address_.emplace(source, packed_.size() - 1);
-  return packed_.size() - 1;
+  return add(key, std::move(packed));
 }
 
 // Neighbours together: each call makes every thread forget addresses.

@@ -7,14 +7,12 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/checksum.h"
 #include "base/platform.h"
 #include "lean/data/data_store.h"
 #include "lean/xnnpack/rules.h"
@@ -84,8 +82,8 @@ class PackedWeights {
   struct Packed {
     std::uint8_t* data;
     std::size_t size;
-    std::uint32_t seed;  // XNNPACK's word for the kernel's layout
     std::string form;
+    std::uint32_t seed = 0;  // XNNPACK's word for the kernel's layout
     bool from_file = false;
     bool asked_for = false;  // before it was packed, so that a file would have spared it
     PackedKey key = {};
@@ -98,6 +96,7 @@ class PackedWeights {
   std::size_t share(std::size_t index);
   bool find_key(const xnn_weights_cache_look_up_key& key, PackedKey* found) const;
   std::size_t take_from_file(const xnn_weights_cache_look_up_key& key);
+  std::size_t add(const xnn_weights_cache_look_up_key& key, Packed packed);
   std::uint8_t* reserve(std::size_t bytes);
   std::size_t keep(const xnn_weights_cache_look_up_key& key, std::uint8_t* data, std::size_t size);
   void forget(const void* constant);

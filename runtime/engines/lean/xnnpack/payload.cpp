@@ -59,8 +59,8 @@ Result<XnnPayload> XnnPayload::read(Bytes bytes, const DataStore& store, const s
     return broken(what, "its graph is not a well-formed flatbuffer");
   }
   payload.graph_ = flatbuffers::GetRoot<xnn::XNNGraph>(graph.data);
-  const Status found = payload.find_constants(bytes, data, store, what);
-  return found.ok() ? Result<XnnPayload>(std::move(payload)) : Result<XnnPayload>(found);
+  SLIPWAY_RETURN_IF_ERROR(payload.find_constants(bytes, data, store, what));
+  return payload;
 }
 
 Status XnnPayload::find_constants(Bytes all, std::size_t base, const DataStore& store,
@@ -99,11 +99,6 @@ Status XnnPayload::find_constants(Bytes all, std::size_t base, const DataStore& 
 
 Bytes XnnPayload::constant(std::size_t index) const {
   return index == 0 || index >= constants_.size() ? Bytes() : constants_[index];
-}
-
-const xnn::XNNTensorValue* tensor_of(const xnn::XValue& value) {
-  const auto* quantized = value.xvalue_union_as_XNNQuantizedTensorValue();
-  return quantized != nullptr ? quantized->tensor_value() : value.xvalue_union_as_XNNTensorValue();
 }
 
 }  // namespace slipway::lean

@@ -1,8 +1,6 @@
 // What the exporter hands to the XNNPACK backend: a header, a graph, the graph's constants.
 #pragma once
 
-#include <xnnpack.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -13,10 +11,6 @@
 #include "xnnpack_runtime_generated.h"
 
 namespace slipway::lean {
-
-// Of values that the program gives to the graph or takes from it.
-inline constexpr std::uint32_t kExternalFlags =
-    XNN_VALUE_FLAG_EXTERNAL_INPUT | XNN_VALUE_FLAG_EXTERNAL_OUTPUT;
 
 class XnnPayload {
  public:
@@ -37,8 +31,5 @@ class XnnPayload {
   std::vector<std::uint64_t> aligned_;  // a copy, when the program has the graph at an odd address
   std::vector<Bytes> constants_;
 };
-
-// What a value is besides its quantization. Null for a kind of value that is none of a tensor.
-const xnn::XNNTensorValue* tensor_of(const xnn::XValue& value);
 
 }  // namespace slipway::lean

@@ -1,13 +1,17 @@
 #include "lean/xnnpack/rules.h"
 
 #include <algorithm>
-#include <cmath>
-#include <string>
 
 namespace slipway::lean {
 namespace {
 
 constexpr std::uint64_t kMostPadding = std::uint64_t{1} << 30;
+
+// Whether two values of 8-bit integers mean the same numbers; of other types always.
+bool same_quantization(const GraphFact& one, const GraphFact& other) {
+  return !is_one_of(one.type, {xnn_datatype_qint8, xnn_datatype_quint8}) ||
+         (one.scale == other.scale && one.zero_point == other.zero_point);
+}
 
 }  // namespace
 
@@ -52,42 +56,13 @@ Fault NodeCheck::wrong_output(std::size_t i, const std::string& why) const {
          shape_text(output(i).declared) + ", which it does not give" + (why.empty() ? "" : ": " + why);
 }
 
-bool GraphFact::quantized() const {
-  return !is_one_of(type, {xnn_datatype_fp32, xnn_datatype_fp16, xnn_datatype_bf16, xnn_datatype_int32});
-}
-
 bool is_layer(xnn::XNodeUnion kind) {
   return kind == xnn::XNodeUnion::XNNFullyConnected || kind == xnn::XNodeUnion::XNNConv2d ||
          kind == xnn::XNodeUnion::XNNDepthwiseConv2d || kind == xnn::XNodeUnion::XNNConvTranspose2d;
 }
 
 bool is_one_of(xnn_datatype type, std::initializer_list<xnn_datatype> types) {
-  for (const xnn_datatype candidate : types) {
-    if (candidate == type) {
-      return true;
-    }
-  }
-  return false;
-}
-
-Fault types_fault(const NodeCheck& check, const LayerTypes* rows, std::size_t count) {
-  for (const LayerTypes* types = rows; types != rows + count; ++types) {
-    if (types->input == check.input(0).type && types->filter == check.input(1).type &&
-        types->output == check.output().type && (!check.has(2) || types->bias == check.input(2).type)) {
-      return {};
-    }
-  }
-  return std::string("an input, weights and a result that are ") + name_of(check.input(0).type) + ", " +
-         name_of(check.input(1).type) + " and " + name_of(check.output().type) + " do not go together";
-}
-
-bool same_quantization(const GraphFact& one, const GraphFact& other) {
-  return !is_one_of(one.type, {xnn_datatype_qint8, xnn_datatype_quint8}) ||
-         (one.scale == other.scale && one.zero_point == other.zero_point);
-}
-
-Fault flags_fault(std::uint32_t flags, std::uint32_t known) {
-  return (flags & ~known) == 0 ? Fault() : "its flags " + std::to_string(flags) + " are unknown";
+  return std::find(types.begin(), types.end(), type) != types.end();
 }
 
 bool Window::sane() const {
@@ -138,15 +113,6 @@ bool covered_by(std::size_t size, const Window& window, std::uint64_t adjustment
   return true;
 }
 
-Fault image_fault(const NodeCheck& check) {
-  const Dims& dims = check.dims(0);
-  std::size_t count = 0;
-  if (dims.rank != 4) {
-    return check.wrong_input(0);
-  }
-  return count_all(dims, &count) && count != 0 ? Fault() : check.wrong_input(0);
-}
-
 namespace {
 
 constexpr XnnType kXnnTypes[] = {
@@ -160,56 +126,32 @@ constexpr XnnType kXnnTypes[] = {
     {xnn::XNNDatatype::xnn_datatype_qcint4, xnn_datatype_qcint4, 4, "qcint4", "qc4w"},
     {xnn::XNNDatatype::xnn_datatype_qdint8, xnn_datatype_qdint8, 8, "qdint8", "qd8"},
     {xnn::XNNDatatype::xnn_datatype_qbint4, xnn_datatype_qbint4, 4, "qbint4", "qb4w"},
-    {xnn::XNNDatatype::xnn_datatype_qpint8, xnn_datatype_qpint8, 8, nullptr, nullptr},
     {xnn::XNNDatatype::xnn_datatype_int32, xnn_datatype_int32, 32, "int32", "int32"},
-    {xnn::XNNDatatype::xnn_datatype_pfp32, xnn_datatype_pfp32, 32, nullptr, nullptr},
     {xnn::XNNDatatype::xnn_datatype_bf16, xnn_datatype_bf16, 16, "bf16", "bf16"},
 };
-
-template <typename Column, typename Type>
-const XnnType* find_in(Column column, Type type) {
-  for (const XnnType& row : kXnnTypes) {
-    if (row.*column == type) {
-      return &row;
-    }
-  }
-  return nullptr;
-}
 
 }  // namespace
 
 const XnnType* find_type(xnn_datatype type) {
-  return find_in(&XnnType::type, type);
+  const auto* found = std::find_if(std::begin(kXnnTypes), std::end(kXnnTypes),
+                                   [type](const XnnType& row) { return row.type == type; });
+  return found == std::end(kXnnTypes) ? nullptr : found;
 }
 
-const XnnType* find_type(xnn::XNNDatatype exported) {
-  return find_in(&XnnType::exported, exported);
+xnn_datatype to_xnn(xnn::XNNDatatype datatype) {
+  const auto* found = std::find_if(std::begin(kXnnTypes), std::end(kXnnTypes),
+                                   [datatype](const XnnType& row) { return row.exported == datatype; });
+  return found == std::end(kXnnTypes) ? xnn_datatype_invalid : found->type;
 }
 
 const char* name_of(xnn_datatype type) {
   const XnnType* row = find_type(type);
-  return row == nullptr || row->name == nullptr ? "of an unknown type" : row->name;
+  return row == nullptr ? "of an unknown type" : row->name;
 }
 
 bool operator==(const Dims& one, const Dims& other) {
   return one.rank == other.rank &&
          std::equal(one.size.begin(), one.size.begin() + one.rank, other.size.begin());
-}
-
-bool at_most(const Dims& one, const Dims& bound) {
-  bool fits = one.rank == bound.rank;
-  for (std::size_t i = 0; fits && i < one.rank; ++i) {
-    fits = one[i] <= bound[i];
-  }
-  return fits;
-}
-
-Dims channels_last(const Dims& dims) {
-  Dims turned = dims;
-  if (dims.rank == 4) {
-    std::rotate(turned.size.begin() + 1, turned.size.begin() + 2, turned.size.begin() + 4);
-  }
-  return turned;
 }
 
 std::string shape_text(const Dims& dims) {
@@ -238,7 +180,7 @@ bool count_between(const Dims& dims, std::size_t first, std::size_t end, std::si
 
 std::size_t bits_of(xnn_datatype datatype) {
   const XnnType* row = find_type(datatype);
-  return row == nullptr || row->name == nullptr ? 0 : row->bits;
+  return row == nullptr ? 0 : row->bits;
 }
 
 bool count_bytes(const Dims& dims, xnn_datatype datatype, std::size_t* bytes) {

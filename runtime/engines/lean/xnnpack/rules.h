@@ -19,19 +19,18 @@
 
 namespace slipway::lean {
 
-// Shapes inside a delegate's graph, in numbers that cannot wrap around.
-
-// A type of values in the exporter's numbers and in XNNPACK's, which differ.
+// A type that values of a graph may have, in the exporter's numbers and in XNNPACK's, which differ.
 struct XnnType {
   xnn::XNNDatatype exported;
   xnn_datatype type;
-  unsigned bits;           // of one element
-  const char* name;        // null for a type that no value of a graph may have
+  unsigned bits;  // of one element
+  const char* name;
   const char* in_kernels;  // as XNNPACK writes it in the names of its kernels
 };
-// nullptr for a type that this XNNPACK lacks.
+// nullptr for any other type.
 const XnnType* find_type(xnn_datatype type);
-const XnnType* find_type(xnn::XNNDatatype exported);
+// XNNPACK's type for the exporter's; invalid for any other.
+xnn_datatype to_xnn(xnn::XNNDatatype datatype);
 const char* name_of(xnn_datatype type);
 
 // Sizes in the order in which they lie in memory.
@@ -48,13 +47,6 @@ bool operator==(const Dims& one, const Dims& other);
 inline bool operator!=(const Dims& one, const Dims& other) {
   return !(one == other);
 }
-
-// Of the same rank, and no size is larger.
-bool at_most(const Dims& one, const Dims& bound);
-
-// An image's shape with its channels behind the rest, where XNNPACK has them; PyTorch has them before. Other
-// ranks stay.
-Dims channels_last(const Dims& dims);
 
 // "2x3"; "scalar" when there is no dimension.
 std::string shape_text(const Dims& dims);
@@ -96,8 +88,6 @@ struct GraphFact {
   // rows are the pixels, and each is quantized by itself. That is nearer to the float result, and the kernels
   // for rows serve it. So this engine does the same.
   bool by_pixels = false;
-
-  bool quantized() const;
 };
 
 // What is wrong, in words; empty when nothing is.
@@ -195,8 +185,7 @@ bool is_layer(xnn::XNodeUnion kind);
 // The rules, by families; check_elements: one result for each element.
 NodeCheckFunction check_elements, check_convert, check_binary, check_softmax;
 NodeCheckFunction check_fully_connected, check_batch_matrix_multiply, check_attention;
-NodeCheckFunction check_convolution, check_depthwise, check_transposed_convolution;
-NodeCheckFunction check_pooling, check_argmax_pooling, check_global_average;
+NodeCheckFunction check_convolution, check_pooling, check_argmax_pooling, check_global_average;
 NodeCheckFunction check_resize, check_transpose, check_slice, check_reshape, check_pad, check_concatenate;
 
 struct Window {
@@ -223,32 +212,13 @@ Window window_across(const xnn::_XNNNodeConv& node);
 // Whether a window is one pixel, and each pixel has one.
 bool every_pixel(const Window& window);
 
-// Batches, height, width, channels; none of them 0, for XNNPACK leaves the result's sizes open then.
-Fault image_fault(const NodeCheck& check);
-
-// Help for rules.
 bool is_one_of(xnn_datatype type, std::initializer_list<xnn_datatype> types);
-// What XNNPACK computes with one another in layers with weights.
-struct LayerTypes {
-  xnn_datatype input;
-  xnn_datatype filter;
-  xnn_datatype bias;
-  xnn_datatype output;
-};
-// The node's types are in no row.
-Fault types_fault(const NodeCheck& check, const LayerTypes* rows, std::size_t count);
-// Whether two values of 8-bit integers mean the same numbers; of other types always.
-bool same_quantization(const GraphFact& one, const GraphFact& other);
 // What a value has of whose elements numbers are computed, one by one.
 inline constexpr auto kNumbers = {xnn_datatype_fp32,  xnn_datatype_fp16,   xnn_datatype_bf16,
                                   xnn_datatype_qint8, xnn_datatype_quint8, xnn_datatype_int32};
-// Other flags than these.
-Fault flags_fault(std::uint32_t flags, std::uint32_t known);
 
-// Whether a delegate's graph is sound, and whether given shapes are ones that it can compute with: XNNPACK
-// believes both.
-
-// A checked graph. It is cheap to ask again for the shapes that it has seen last.
+// A delegate's graph that is sound, and the shapes that it can compute with: XNNPACK believes both. It is
+// cheap to ask again for the shapes that it has seen last.
 class GraphCheck {
  public:
   // Checks all that does not depend on the shapes of a call: ids, types, quantization, parameters, constants'
@@ -286,16 +256,16 @@ class GraphCheck {
   explicit GraphCheck(std::string what) : what_(std::move(what)) {}
 
   Status fault(const std::string& text) const;
+  Status misfit(const GraphNode& node, const std::string& text) const;
   Status read_values(const XnnPayload& payload);
   Status read_nodes(const xnn::XNNGraph& graph);
-  Status resolve(const xnn::XNode& node, Operands* operands) const;
+  Status resolve(GraphNode* node) const;
   Status order(const GraphNode& node, std::vector<std::uint8_t>* known);
   void find_pixel_layers();
   Status compare_declared();
   Fault follow();
   Status take_input(const TensorView* view, std::uint32_t external_id);
   Status take_output(const TensorView* view, std::uint32_t external_id) const;
-  std::uint32_t find(std::uint32_t id) const;
 
   std::string what_;
   std::uint32_t most_externals_ = 0;

@@ -1,6 +1,5 @@
 // Rules of nodes that go element by element, of softmax, and of those that only move elements.
 #include <algorithm>
-#include <cmath>
 
 #include "lean/xnnpack/rules.h"
 

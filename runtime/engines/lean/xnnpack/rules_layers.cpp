@@ -1,11 +1,43 @@
-// Rules of convolutions, of pooling, and of images that change their size: in the order NHWC.
-#include <cmath>
+// Rules of convolutions, of pooling, and of images that change their size, in the order NHWC; and of products
+// by matrices: fully-connected layers, batched products, attention.
 #include <iterator>
 
 #include "lean/xnnpack/rules.h"
 
 namespace slipway::lean {
 namespace {
+
+// Batches, height, width, channels; none of them 0, for XNNPACK leaves the result's sizes open then.
+Fault image_fault(const NodeCheck& check) {
+  const Dims& dims = check.dims(0);
+  std::size_t count = 0;
+  return dims.rank == 4 && count_all(dims, &count) && count != 0 ? Fault() : check.wrong_input(0);
+}
+
+// What XNNPACK computes with one another in layers with weights.
+struct LayerTypes {
+  xnn_datatype input;
+  xnn_datatype filter;
+  xnn_datatype bias;
+  xnn_datatype output;
+};
+
+// The node's types are in no row.
+Fault types_fault(const NodeCheck& check, const LayerTypes* rows, std::size_t count) {
+  for (const LayerTypes* types = rows; types != rows + count; ++types) {
+    if (types->input == check.input(0).type && types->filter == check.input(1).type &&
+        types->output == check.output().type && (!check.has(2) || types->bias == check.input(2).type)) {
+      return {};
+    }
+  }
+  return std::string("an input, weights and a result that are ") + name_of(check.input(0).type) + ", " +
+         name_of(check.input(1).type) + " and " + name_of(check.output().type) + " do not go together";
+}
+
+// Other flags than these.
+Fault flags_fault(std::uint32_t flags, std::uint32_t known) {
+  return (flags & ~known) == 0 ? Fault() : "its flags " + std::to_string(flags) + " are unknown";
+}
 
 // What each kind takes; the last is of plain convolutions alone, the one before of those that are not
 // depthwise.
@@ -60,65 +92,38 @@ bool quantized_by(const GraphFact& input, const Dims& dims, bool images) {
                 : count_between(dims, batch, dims.rank - 1, &count) && count == 1;
 }
 
-Fault common_fault(const NodeCheck& check, const xnn::_XNNNodeConv& node, bool depthwise, bool transposed) {
-  const std::uint64_t outputs = std::uint64_t{node.groups()} * node.group_output_channels();
-  const std::uint64_t inputs = std::uint64_t{node.groups()} * node.group_input_channels();
-  const std::size_t others = depthwise ? 2 : transposed ? 1 : 0;
-  SLIPWAY_RETURN_IF_FAULT(types_fault(check, kTypes, std::size(kTypes) - others));
-  SLIPWAY_RETURN_IF_FAULT(image_fault(check));
-  if (inputs == 0 || outputs == 0 || (depthwise && node.group_input_channels() != 1) ||
-      check.dims(0)[3] != inputs) {
-    return check.wrong_input(0);
-  }
-  if (!quantized_by(check.input(0), check.dims(0), true)) {
-    return check.wrong_input(0, "each of its images has to be quantized by itself");
-  }
-  return weights_fault(check, node, outputs, depthwise);
-}
-
-Fault give_image(NodeCheck& check, const xnn::_XNNNodeConv& node, std::size_t height, std::size_t width) {
-  Dims result = check.dims(0);
-  result[1] = height;
-  result[2] = width;
-  result[3] = std::size_t{node.groups()} * node.group_output_channels();
-  return check.give(result);
-}
-
-Fault check_forward(NodeCheck& check, const xnn::_XNNNodeConv& node, bool depthwise) {
-  SLIPWAY_RETURN_IF_FAULT(
-      flags_fault(node.flags(), XNN_FLAG_TENSORFLOW_SAME_PADDING | XNN_FLAG_TRANSIENT_INDIRECTION_BUFFER));
-  SLIPWAY_RETURN_IF_FAULT(common_fault(check, node, depthwise, false));
-  const bool same = (node.flags() & XNN_FLAG_TENSORFLOW_SAME_PADDING) != 0;
-  std::size_t height = 0;
-  std::size_t width = 0;
-  if (!windows_along(check.dims(0)[1], window_down(node), same, &height) ||
-      !windows_along(check.dims(0)[2], window_across(node), same, &width)) {
-    return check.wrong_input(0);
-  }
-  return give_image(check, node, height, width);
-}
-
 }  // namespace
 
 Fault check_convolution(NodeCheck& check) {
-  return check_forward(check, *check.node().xnode_union_as_XNNConv2d(), false);
-}
-
-Fault check_depthwise(NodeCheck& check) {
-  return check_forward(check, *check.node().xnode_union_as_XNNDepthwiseConv2d(), true);
-}
-
-Fault check_transposed_convolution(NodeCheck& check) {
-  const xnn::_XNNNodeConv& node = *check.node().xnode_union_as_XNNConvTranspose2d();
-  SLIPWAY_RETURN_IF_FAULT(flags_fault(node.flags(), 0));
-  SLIPWAY_RETURN_IF_FAULT(common_fault(check, node, false, true));
-  std::size_t height = 0;
-  std::size_t width = 0;
-  if (!covered_by(check.dims(0)[1], window_down(node), node.adjustment_height(), &height) ||
-      !covered_by(check.dims(0)[2], window_across(node), node.adjustment_width(), &width)) {
+  const xnn::XNodeUnion kind = check.node().xnode_union_type();
+  const auto& node = *static_cast<const xnn::_XNNNodeConv*>(check.node().xnode_union());
+  const bool depthwise = kind == xnn::XNodeUnion::XNNDepthwiseConv2d;
+  const bool transposed = kind == xnn::XNodeUnion::XNNConvTranspose2d;
+  const std::uint64_t outputs = std::uint64_t{node.groups()} * node.group_output_channels();
+  const std::uint64_t inputs = std::uint64_t{node.groups()} * node.group_input_channels();
+  const std::size_t others = depthwise ? 2 : transposed ? 1 : 0;
+  constexpr std::uint32_t kForwardFlags =
+      XNN_FLAG_TENSORFLOW_SAME_PADDING | XNN_FLAG_TRANSIENT_INDIRECTION_BUFFER;
+  SLIPWAY_RETURN_IF_FAULT(flags_fault(node.flags(), transposed ? 0 : kForwardFlags));
+  SLIPWAY_RETURN_IF_FAULT(types_fault(check, kTypes, std::size(kTypes) - others));
+  SLIPWAY_RETURN_IF_FAULT(image_fault(check));
+  Dims result = check.dims(0);
+  if (inputs == 0 || outputs == 0 || (depthwise && node.group_input_channels() != 1) || result[3] != inputs) {
     return check.wrong_input(0);
   }
-  return give_image(check, node, height, width);
+  if (!quantized_by(check.input(0), result, true)) {
+    return check.wrong_input(0, "each of its images has to be quantized by itself");
+  }
+  SLIPWAY_RETURN_IF_FAULT(weights_fault(check, node, outputs, depthwise));
+  const bool same = (node.flags() & XNN_FLAG_TENSORFLOW_SAME_PADDING) != 0;
+  const Window down = window_down(node);
+  const Window across = window_across(node);
+  const bool fits = transposed ? covered_by(result[1], down, node.adjustment_height(), &result[1]) &&
+                                     covered_by(result[2], across, node.adjustment_width(), &result[2])
+                               : windows_along(result[1], down, same, &result[1]) &&
+                                     windows_along(result[2], across, same, &result[2]);
+  result[3] = static_cast<std::size_t>(outputs);
+  return fits ? check.give(result) : check.wrong_input(0);
 }
 
 namespace {
@@ -233,8 +238,6 @@ Fault check_resize(NodeCheck& check) {
   check.take(result[1] * result[2] * (4 * sizeof(void*) + 2 * sizeof(float)));
   return check.give(result);
 }
-
-// Rules of products by matrices: fully-connected layers, batched products, attention.
 
 namespace {
 

@@ -1,14 +1,21 @@
 #include "lean/xnnpack/matrix_layer.h"
 
-#include <xnnpack.h>
-
 #include <algorithm>
-#include <map>
-#include <optional>
 #include <utility>
 
 namespace slipway::lean {
 namespace {
+
+constexpr std::size_t kNoNode = SIZE_MAX;
+
+// Which node produces a value, and which ones consume it.
+struct Lifetime {
+  std::size_t producer = kNoNode;
+  std::set<std::size_t> consumers;
+};
+
+// Of a graph's values, by their indices.
+using Lifetimes = std::vector<Lifetime>;
 
 Lifetimes lifetimes_of(const GraphCheck& check) {
   Lifetimes lifetimes(check.facts().size());
@@ -144,10 +151,7 @@ Split split_graph(const GraphCheck& check, HasKernel has_kernel, bool apart) {
         consumers.insert(stage_of.at(node));
       }
     }
-    const auto more = extra.find(value);
-    if (more != extra.end()) {
-      consumers.insert(more->second.begin(), more->second.end());
-    }
+    consumers.insert(extra[value].begin(), extra[value].end());
     if (fact.constant) {
       for (const std::size_t stage : consumers) {
         split.stages[stage].part.values[value] = {};

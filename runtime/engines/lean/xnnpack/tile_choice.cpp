@@ -1,13 +1,10 @@
 #include "lean/xnnpack/own_kernels.h"
 
 #include <xnnpack/common.h>
-#include <xnnpack/config.h>
 #include <xnnpack/microparams.h>
-#include <xnnpack/node-type.h>
 #include <xnnpack/operator.h>
 #include <xnnpack/subgraph.h>
 
-#include <algorithm>
 #include <mutex>
 #include <type_traits>
 #include <utility>
@@ -19,9 +16,6 @@
 namespace slipway::lean {
 namespace {
 
-static_assert(offsetof(xnn_f32_minmax_params, scalar.min) == 0 &&
-                  offsetof(xnn_f32_minmax_params, scalar.max) == sizeof(float),
-              "our kernels read the limits as two numbers");
 static_assert(offsetof(xnn_f16_minmax_params, scalar.min) == 0 &&
                   offsetof(xnn_f16_minmax_params, scalar.max) == sizeof(Half),
               "our kernels read the limits as two numbers");

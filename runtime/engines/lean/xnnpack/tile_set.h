@@ -122,6 +122,15 @@ struct WinogradKernels {
   void (*weights)(const float* taps, std::size_t channels, float* to, std::size_t stride);
 };
 
+namespace avx512f {
+extern const TileSet kTiles;
+extern const WinogradKernels kWinograd;
+}  // namespace avx512f
+namespace avx2 {
+extern const TileSet kTiles;
+extern const WinogradKernels kWinograd;
+}  // namespace avx2
+
 // Functions of float16 that compute in float32 and round once, in the place of XNNPACK's kernels. Its own are
 // off by four steps (tanh), have no subnormal results (sigmoid), make NaN of infinity's and of -0's square
 // root, and where they compute in float16 (on Arm) half of the result may be wrong.

@@ -1,13 +1,9 @@
 #include "lean/xnnpack/own_kernels.h"
 
-#include <xnnpack.h>
 #include <xnnpack/common.h>
-#include <xnnpack/config.h>
 #include <xnnpack/microfnptr.h>
 #include <xnnpack/node-type.h>
 #include <xnnpack/subgraph.h>
-
-#include <algorithm>
 
 // Kernels that the library lacks, or a selective build left out, are null.
 #if XNN_ARCH_X86_64 && defined(__ELF__)

@@ -4,13 +4,31 @@
 #include <utility>
 
 #include "program_file.h"
-#include "slipway/tensor.h"
 
 namespace slipway::lean {
 namespace {
 
 // Of inputs and outputs together: XNNPACK takes memory for each, some 200 bytes. Graphs have tens.
 constexpr std::uint32_t kMostExternals = 1U << 16U;
+
+// Of the same rank, and no size is larger.
+bool at_most(const Dims& one, const Dims& bound) {
+  bool fits = one.rank == bound.rank;
+  for (std::size_t i = 0; fits && i < one.rank; ++i) {
+    fits = one[i] <= bound[i];
+  }
+  return fits;
+}
+
+// An image's shape with its channels behind the rest, where XNNPACK has them; PyTorch has them before. Other
+// ranks stay.
+Dims channels_last(const Dims& dims) {
+  Dims turned = dims;
+  if (dims.rank == 4) {
+    std::rotate(turned.size.begin() + 1, turned.size.begin() + 2, turned.size.begin() + 4);
+  }
+  return turned;
+}
 
 std::string name_of(const GraphFact& fact) {
   return "value " + std::to_string(fact.id);
@@ -38,20 +56,15 @@ Result<GraphCheck> GraphCheck::read(const XnnPayload& payload, std::string what)
   if (check.most_externals_ > kMostExternals) {
     return check.fault("it says it has " + std::to_string(check.most_externals_) + " inputs and outputs");
   }
-  Status done = check.read_values(payload);
-  done = done.ok() ? check.read_nodes(graph) : done;
-  SLIPWAY_RETURN_IF_ERROR(done);
+  SLIPWAY_RETURN_IF_ERROR(check.read_values(payload));
+  SLIPWAY_RETURN_IF_ERROR(check.read_nodes(graph));
   check.find_pixel_layers();
   const Fault wrong = check.follow();
   if (!wrong.empty()) {
     return check.fault(wrong);
   }
-  done = check.compare_declared();
-  return done.ok() ? Result<GraphCheck>(std::move(check)) : Result<GraphCheck>(done);
-}
-
-std::uint32_t GraphCheck::find(std::uint32_t id) const {
-  return id < by_id_.size() ? by_id_[id] : kNoValue;
+  SLIPWAY_RETURN_IF_ERROR(check.compare_declared());
+  return check;
 }
 
 Status GraphCheck::read_values(const XnnPayload& payload) {
@@ -96,18 +109,20 @@ Status GraphCheck::read_values(const XnnPayload& payload) {
   return {};
 }
 
+Status GraphCheck::misfit(const GraphNode& node, const std::string& text) const {
+  return fault(name_of(node) + ", does not fit the values it names: " + text);
+}
+
 // The node's ids become indices into the list of facts.
-Status GraphCheck::resolve(const xnn::XNode& node, Operands* operands) const {
-  // The bias of a layer with weights.
-  const bool has_bias = is_layer(node.xnode_union_type());
-  for (std::size_t i = 0; i < operands->input_count + operands->output_count; ++i) {
-    const bool input = i < operands->input_count;
-    std::uint32_t& id = input ? operands->inputs[i] : operands->outputs[i - operands->input_count];
-    const std::uint32_t index = find(id);
-    if (index == kNoValue && !(input && has_bias && i == 2 && id == XNN_INVALID_VALUE_ID)) {
-      return fault("its node " + std::to_string(node.debug_handle()) + ", " +
-                   xnn::EnumNameXNodeUnion(node.xnode_union_type()) +
-                   ", does not fit the values it names: there is no value " + std::to_string(id));
+Status GraphCheck::resolve(GraphNode* node) const {
+  Operands& operands = node->operands;
+  const bool may_have_bias = is_layer(node->node->xnode_union_type());
+  for (std::size_t i = 0; i < operands.input_count + operands.output_count; ++i) {
+    const bool input = i < operands.input_count;
+    std::uint32_t& id = input ? operands.inputs[i] : operands.outputs[i - operands.input_count];
+    const std::uint32_t index = id < by_id_.size() ? by_id_[id] : kNoValue;
+    if (index == kNoValue && !(input && may_have_bias && i == 2 && id == XNN_INVALID_VALUE_ID)) {
+      return misfit(*node, "there is no value " + std::to_string(id));
     }
     id = index;
   }
@@ -123,16 +138,14 @@ Status GraphCheck::order(const GraphNode& node, std::vector<std::uint8_t>* known
       continue;
     }
     if ((*known)[index] == 0) {
-      return fault(name_of(node) + ", does not fit the values it names: " + name_of(facts_[index]) +
-                   " is read before a node makes it");
+      return misfit(node, name_of(facts_[index]) + " is read before a node makes it");
     }
     last_use_[index] = node.index;
   }
   for (std::size_t i = 0; i < operands.output_count; ++i) {
     const std::uint32_t index = operands.outputs[i];
     if ((*known)[index] != 0) {
-      return fault(name_of(node) + ", does not fit the values it names: " + name_of(facts_[index]) +
-                   " is there before the node makes it");
+      return misfit(node, name_of(facts_[index]) + " is there before the node makes it");
     }
     (*known)[index] = 1;
   }
@@ -140,9 +153,9 @@ Status GraphCheck::order(const GraphNode& node, std::vector<std::uint8_t>* known
 }
 
 Status GraphCheck::read_nodes(const xnn::XNNGraph& graph) {
-  std::vector<std::uint8_t> known(facts_.size());
-  for (std::size_t i = 0; i < facts_.size(); ++i) {
-    known[i] = facts_[i].constant || facts_[i].input ? 1 : 0;
+  std::vector<std::uint8_t> known;
+  for (const GraphFact& fact : facts_) {
+    known.push_back(fact.constant || fact.input ? 1 : 0);
   }
   last_use_.assign(facts_.size(), SIZE_MAX);
   nodes_.reserve(graph.xnodes()->size());
@@ -156,9 +169,8 @@ Status GraphCheck::read_nodes(const xnn::XNNGraph& graph) {
               {kind}};
     }
     nodes_.push_back({node, nodes_.size(), rule->operands(*node)});
-    Status done = resolve(*node, &nodes_.back().operands);
-    done = done.ok() ? order(nodes_.back(), &known) : done;
-    SLIPWAY_RETURN_IF_ERROR(done);
+    SLIPWAY_RETURN_IF_ERROR(resolve(&nodes_.back()));
+    SLIPWAY_RETURN_IF_ERROR(order(nodes_.back(), &known));
   }
   for (std::size_t i = 0; i < facts_.size(); ++i) {
     if (facts_[i].output && known[i] == 0) {
@@ -174,9 +186,8 @@ Status GraphCheck::read_nodes(const xnn::XNNGraph& graph) {
       }
     }
   }
-  shapes_.resize(facts_.size());
-  for (std::size_t i = 0; i < facts_.size(); ++i) {
-    shapes_[i] = facts_[i].declared;
+  for (const GraphFact& fact : facts_) {
+    shapes_.push_back(fact.declared);
   }
   return {};
 }

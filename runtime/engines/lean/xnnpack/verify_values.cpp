@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/platform.h"
-#include "lean/xnnpack/graph_builder.h"
 #include "lean/xnnpack/rules.h"
 #include "program_file.h"
 #include "slipway/tensor.h"
@@ -103,10 +102,12 @@ Fault read_dynamic(const xnn::PerTokenDynamicQuant& quant, GraphFact* fact) {
   return {};
 }
 
-Fault read_quantization(const xnn::XValue& value, const XnnPayload& payload, GraphFact* fact) {
-  const auto* quantized = value.xvalue_union_as_XNNQuantizedTensorValue();
+Fault read_quantization(const xnn::XNNQuantizedTensorValue* quantized, const XnnPayload& payload,
+                        GraphFact* fact) {
   if (quantized == nullptr) {
-    return fact->quantized() ? "it is of a quantized type, and says nothing of its scale" : "";
+    const bool needs_none =
+        is_one_of(fact->type, {xnn_datatype_fp32, xnn_datatype_fp16, xnn_datatype_bf16, xnn_datatype_int32});
+    return needs_none ? "" : "it is of a quantized type, and says nothing of its scale";
   }
   if (const auto* whole = quantized->quant_params_as_PerTensorQuant()) {
     return read_whole(*whole, fact);
@@ -142,7 +143,9 @@ Fault read_constant(const xnn::XNNTensorValue& tensor, const XnnPayload& payload
 }  // namespace
 
 bool read_fact(const xnn::XValue& value, const XnnPayload& payload, GraphFact* fact, Fault* text) {
-  const xnn::XNNTensorValue* tensor = tensor_of(value);
+  const auto* quantized = value.xvalue_union_as_XNNQuantizedTensorValue();
+  const auto* tensor =
+      quantized != nullptr ? quantized->tensor_value() : value.xvalue_union_as_XNNTensorValue();
   if (tensor == nullptr) {
     *text = "it has an empty value";
     return true;
@@ -168,11 +171,12 @@ bool read_fact(const xnn::XValue& value, const XnnPayload& payload, GraphFact* f
   fact->input = (tensor->flags() & XNN_VALUE_FLAG_EXTERNAL_INPUT) != 0;
   fact->output = (tensor->flags() & XNN_VALUE_FLAG_EXTERNAL_OUTPUT) != 0;
   fact->external_id = tensor->external_id();
-  if ((tensor->flags() & ~kExternalFlags) != 0 || fact->constant + fact->input + fact->output > 1) {
+  constexpr std::uint32_t kExternal = XNN_VALUE_FLAG_EXTERNAL_INPUT | XNN_VALUE_FLAG_EXTERNAL_OUTPUT;
+  if ((tensor->flags() & ~kExternal) != 0 || fact->constant + fact->input + fact->output > 1) {
     *text = "it cannot be what its flags " + std::to_string(tensor->flags()) + " say";
     return true;
   }
-  *text = read_quantization(value, payload, fact);
+  *text = read_quantization(quantized, payload, fact);
   if (text->empty()) {
     *text = read_constant(*tensor, payload, fact);
   }

@@ -99,26 +99,20 @@ constexpr PackedType kPackedTypes[] = {
 };
 
 // Of a layer's weights, and of the kernel that will read them.
-struct PanelSizes {
-  std::size_t groups = 1;
-  std::size_t columns = 0;  // of a group: its outputs
-  std::size_t window = 1;   // elements of a convolution's window
-  std::size_t depth = 0;    // inputs of a group, for each element of the window
-  std::size_t panel = 0;    // columns that are packed together: the kernel's nr
+struct PanelSizes : LayerProduct {
+  std::size_t panel = 0;  // columns that are packed together: the kernel's nr
   std::size_t kr = 1;
   std::size_t sr = 1;
-  std::size_t stored = 0;  // as in PackedType
-  std::size_t element = 0;
-  std::size_t numbers = 0;
+  const PackedType* type = nullptr;
 
   std::size_t count() const { return (columns + panel - 1) / panel; }
-  std::size_t column_bytes() const { return window * depth * stored; }
-  std::size_t bias_bytes() const { return stored == 1 ? sizeof(std::int32_t) : stored; }
-  std::size_t padded_depth() const { return (depth + kr * sr - 1) / (kr * sr) * kr * sr; }
-  std::size_t extra() const { return panel * numbers * sizeof(float); }
+  std::size_t column_bytes() const { return depth() * type->stored; }
+  std::size_t bias_bytes() const { return type->stored == 1 ? sizeof(std::int32_t) : type->stored; }
+  std::size_t padded_channels() const { return (channels + kr * sr - 1) / (kr * sr) * kr * sr; }
+  std::size_t extra() const { return panel * type->numbers * sizeof(float); }
   std::size_t panel_bytes() const {
-    const std::size_t start = element == 1 ? sizeof(std::int32_t) : element;
-    return panel * (start + window * padded_depth() * element) + extra();
+    const std::size_t start = type->element == 1 ? sizeof(std::int32_t) : type->element;
+    return panel * (start + pixels * padded_channels() * type->element) + extra();
   }
 };
 
@@ -198,10 +192,10 @@ void pack_byte_panel(const PanelSizes& sizes, const std::int8_t* weights, const 
     starts[n] = bias == nullptr ? 0 : bias[n];
   }
   std::uint8_t* to = packed + sizes.panel * sizeof(std::int32_t);
-  for (std::size_t w = 0; w < sizes.window; ++w, to += sizes.panel * sizes.padded_depth()) {
-    for (std::size_t k = 0; k < sizes.depth; k += kBytesOfColumn) {
-      const std::size_t count = std::min(kBytesOfColumn, sizes.depth - k);
-      const std::int8_t* from = weights + w * sizes.depth + k;
+  for (std::size_t w = 0; w < sizes.pixels; ++w, to += sizes.panel * sizes.padded_channels()) {
+    for (std::size_t k = 0; k < sizes.channels; k += kBytesOfColumn) {
+      const std::size_t count = std::min(kBytesOfColumn, sizes.channels - k);
+      const std::int8_t* from = weights + w * sizes.channels + k;
       std::uint8_t* part = to + k * sizes.panel;
       std::size_t n = 0;
       for (std::size_t some = 1; n < columns; n += some) {
@@ -237,11 +231,11 @@ void pack_panels(void* context, std::size_t group, std::size_t first, std::size_
     std::memset(packed, 0, count * sizes.panel_bytes());
   }
   if (layer.windows != nullptr) {
-    layer.windows(1, columns, sizes.window, sizes.depth, sizes.panel, sizes.kr, sizes.sr, weights, bias,
+    layer.windows(1, columns, sizes.pixels, sizes.channels, sizes.panel, sizes.kr, sizes.sr, weights, bias,
                   nullptr, packed, sizes.extra(), &layer.params);
   } else if (layer.rows != nullptr) {
-    layer.rows(1, columns, sizes.window * sizes.depth, sizes.panel, sizes.kr, sizes.sr, weights, bias,
-               nullptr, packed, sizes.extra(), &layer.params);
+    layer.rows(1, columns, sizes.depth(), sizes.panel, sizes.kr, sizes.sr, weights, bias, nullptr, packed,
+               sizes.extra(), &layer.params);
   }
   const auto pack_bytes = sizes.kr == 4 ? &pack_byte_panel<4> : &pack_byte_panel<8>;
   for (std::size_t at = 0; at < columns; at += sizes.panel, packed += sizes.panel_bytes()) {
@@ -254,20 +248,15 @@ void pack_panels(void* context, std::size_t group, std::size_t first, std::size_
     auto* numbers = reinterpret_cast<float*>(packed + sizes.panel_bytes() - sizes.extra());
     for (std::size_t n = 0; layer.scales != nullptr && n < some; ++n) {
       numbers[n] = layer.input_scale * layer.scales[skipped + at + n] / layer.output_scale;
-      if (sizes.numbers > 1) {
+      if (sizes.type->numbers > 1) {
         numbers[sizes.panel + n] = layer.offsets == nullptr ? 0 : layer.offsets[skipped + at + n];
       }
     }
   }
 }
 
-// The sizes that the node itself has; false if it is no such layer.
-bool find_sizes(const xnn_node& node, const xnn_value* values, PanelSizes* sizes) {
-  const LayerProduct product = product_of(node, values);
-  sizes->groups = product.groups;
-  sizes->columns = product.columns;
-  sizes->window = product.pixels;
-  sizes->depth = product.channels;
+// Whether the node multiplies by weights that are packed here.
+bool is_packed(const xnn_node& node, const LayerProduct& product) {
   if (node.type == xnn_node_type_fully_connected) {
     return product.columns != 0 && (node.flags & XNN_FLAG_TRANSPOSE_WEIGHTS) == 0;
   }
@@ -297,12 +286,13 @@ bool has_narrow_kernels() {
   return narrow != nullptr && narrow->minmax.gemm[narrow->mr - 1].function[XNN_UARCH_DEFAULT] != nullptr;
 }
 
-void find_functions(const PackedType& type, const xnn_gemm_config& config, LayerPacking* layer) {
+void find_functions(const xnn_gemm_config& config, LayerPacking* layer) {
   const PanelSizes& sizes = layer->sizes;
+  const PackedType& type = *sizes.type;
   const bool one_by_one = sizes.kr * sizes.sr == 1;
   const bool floats = type.element > 1;
   // XNNPACK's vectors pack eight bytes of a column together, where it has them.
-  const bool quick = sizes.window == 1 && config.pack_gemm_goi != rows_function(&xnn_pack_qs8_gemm_goi_w) &&
+  const bool quick = sizes.pixels == 1 && config.pack_gemm_goi != rows_function(&xnn_pack_qs8_gemm_goi_w) &&
                      config.pack_gemm_goi != rows_function(&xnn_pack_qs8_to_qu8_gemm_goi_w);
   if (floats && one_by_one && float_tiles() != nullptr) {
     layer->rows =
@@ -314,7 +304,7 @@ void find_functions(const PackedType& type, const xnn_gemm_config& config, Layer
                          config.pack_igemm_goki == windows_function(&xnn_pack_qs8_to_qu8_conv_goki_w);
     layer->bytes_zero = layer->params.input_zero_point + (shifted ? 128 : 0);
     layer->writes_all = true;
-  } else if (sizes.window > 1 && !(floats && one_by_one)) {
+  } else if (sizes.pixels > 1 && !(floats && one_by_one)) {
     layer->windows = windows_of(type, config);
   } else {
     layer->rows =
@@ -339,8 +329,6 @@ struct Int4Packing {
     return panel * (2 * sizeof(float) + depth / 2 + depth / block * sizeof(std::uint16_t));
   }
 };
-
-constexpr std::size_t kInt4Unit = 32;  // every block is a multiple of it
 
 float bfloat16_of(std::uint16_t bits) {
   const std::uint32_t wide = std::uint32_t{bits} << 16;
@@ -496,8 +484,9 @@ Packer weights_packer(const xnn_node& node, const xnn_value* values, pthreadpool
       });
   LayerPacking layer;
   PanelSizes& sizes = layer.sizes;
+  sizes = {product_of(node, values)};
   const xnn_gemm_config* config = type == std::end(kPackedTypes) ? nullptr : type->config();
-  if (config == nullptr || !find_sizes(node, values, &sizes) ||
+  if (config == nullptr || !is_packed(node, sizes) ||
       (type->element == sizeof(float) && sizes.columns < config->nr && has_narrow_kernels()) ||
       (node.type == xnn_node_type_fully_connected && config->pack_weights_and_biases != nullptr) ||
       (type->element > 1 && bias != nullptr && bias->datatype != filter.datatype) ||
@@ -507,9 +496,7 @@ Packer weights_packer(const xnn_node& node, const xnn_value* values, pthreadpool
   sizes.panel = config->nr;
   sizes.kr = std::size_t{1} << config->log2_kr;
   sizes.sr = std::size_t{1} << config->log2_sr;
-  sizes.stored = type->stored;
-  sizes.element = type->element;
-  sizes.numbers = type->numbers;
+  sizes.type = type;
   const void* biases = bias == nullptr ? nullptr : bias->data;
   layer.weights = static_cast<const std::uint8_t*>(filter.data);
   if (type->element == 1) {
@@ -526,7 +513,7 @@ Packer weights_packer(const xnn_node& node, const xnn_value* values, pthreadpool
     layer.output_scale = output.quantization.scale;
   }
   layer.bias = static_cast<const std::uint8_t*>(biases);
-  find_functions(*type, *config, &layer);
+  find_functions(*config, &layer);
   const std::size_t size = sizes.groups * sizes.count() * sizes.panel_bytes();
   const std::size_t tasks = kTasksPerThread * pthreadpool_get_threads_count(threads);
   const std::size_t together = std::max<std::size_t>(sizes.groups * sizes.count() / tasks, 1);

@@ -68,10 +68,14 @@ Checksum table_sum(const std::uint8_t* data, std::size_t size) {
   return checksum_of(copy.data(), copy.size());
 }
 
-bool unchanged(const Owned& owned, const MappedFile& file) {
+Owned owned_by(const MappedFile& file) {
   const FileIdentity& identity = file.identity();
-  return owned.size == file.size() && owned.number != 0 && owned.number == identity.number &&
-         owned.modified == identity.modified && owned.changed == identity.changed;
+  return {file.size(), identity.number, identity.modified, identity.changed};
+}
+
+bool unchanged(const Owned& owned, const MappedFile& file) {
+  const Owned now = owned_by(file);
+  return owned.number != 0 && std::memcmp(&owned, &now, sizeof(now)) == 0;
 }
 
 bool inside(const PackedEntry& entry, std::uint64_t begin, std::uint64_t size) {
@@ -100,9 +104,7 @@ std::string doubt_about(const WeightsOwner::File& owned) {
     return owned.path + " was changed a moment ago: the next run writes the cache";
   }
   const Result<MappedFile> again = MappedFile::open(owned.path);
-  const bool same = again.ok() && again.value().identity().number == then.number &&
-                    again.value().identity().modified == then.modified &&
-                    again.value().identity().changed == then.changed;
+  const bool same = again.ok() && unchanged(owned_by(*owned.file), again.value());
   return same ? "" : owned.path + " was changed during this run: the next run writes the cache";
 }
 
@@ -198,8 +200,7 @@ Status write_weights(const std::string& path, const WeightsOwner& owner,
   static const std::uint8_t zeros[kFirstEntry] = {};
   std::vector<Owned> files;
   for (const WeightsOwner::File& owned : owner.files) {
-    const FileIdentity& identity = owned.file->identity();
-    files.push_back({owned.file->size(), identity.number, identity.modified, identity.changed});
+    files.push_back(owned_by(*owned.file));
     const std::string doubt = doubt_about(owned);
     if (!doubt.empty()) {
       return {Code::kFile, doubt, ""};

@@ -15,10 +15,6 @@
 
 #include "lean/xnnpack/own_kernels.h"
 #include "lean/xnnpack/packed_weights.h"
-#include "lean/xnnpack/tile_set.h"
-
-struct xnn_node;
-struct xnn_value;
 
 namespace slipway::lean {
 

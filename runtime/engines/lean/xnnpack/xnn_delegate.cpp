@@ -1,6 +1,5 @@
 #include "lean/xnnpack/xnn_delegate.h"
 
-#include <xnnpack/common.h>
 #include <xnnpack/operator.h>
 #include <xnnpack/subgraph.h>
 
@@ -9,12 +8,9 @@
 
 #include "lean/kernels/elements.h"
 #include "lean/xnnpack/blocking.h"
-#include "lean/xnnpack/kernel_choices.h"
 #include "lean/xnnpack/own_kernels.h"
-#include "lean/xnnpack/packed_weights.h"
 #include "lean/xnnpack/winograd.h"
 #include "program_file.h"
-#include "selection.h"
 
 namespace slipway::lean {
 namespace {
@@ -291,8 +287,7 @@ Status XnnDelegate::invoke(const std::vector<TensorView*>& arguments) {
 
 Status XnnDelegate::execute(const std::vector<TensorView*>& arguments, const GraphCheck* whole) {
   bool changed = !shaped_;
-  Status done = reshape_inputs(arguments, &changed);
-  SLIPWAY_RETURN_IF_ERROR(done);
+  SLIPWAY_RETURN_IF_ERROR(reshape_inputs(arguments, &changed));
   if (changed) {
     shaped_ = false;
     xnn_status status = MemoryPlan::reshape(runtime_.get());
@@ -303,11 +298,9 @@ Status XnnDelegate::execute(const std::vector<TensorView*>& arguments, const Gra
     set_blocks(runtime_.get(), threads_);
     shaped_ = true;
   }
-  done = resize_outputs(arguments, whole);
-  if (done.ok()) {
-    done = bind(arguments, changed);
-  }
-  return done.ok() ? invoke(arguments) : done;
+  SLIPWAY_RETURN_IF_ERROR(resize_outputs(arguments, whole));
+  SLIPWAY_RETURN_IF_ERROR(bind(arguments, changed));
+  return invoke(arguments);
 }
 
 Status XnnDelegate::repeat(const std::vector<TensorView*>& arguments, const GraphCheck* whole) {

@@ -107,13 +107,6 @@ class XnnDelegate {
   bool widened() const { return graph_->widened(); }
 
  private:
-  struct RuntimeDeleter {
-    void operator()(xnn_runtime_t runtime) const {
-      if (kHasXnnpack) {  // else the linker would keep XNNPACK for this call
-        xnn_delete_runtime(runtime);
-      }
-    }
-  };
   struct Bound {
     External external;
     Dims dims;  // as XNNPACK got them last
@@ -131,7 +124,7 @@ class XnnDelegate {
   std::string what_;
   const GraphCheck* check_ = nullptr;
   std::unique_ptr<GraphBuilder> graph_;
-  std::unique_ptr<xnn_runtime, RuntimeDeleter> runtime_;
+  std::unique_ptr<xnn_runtime, XnnDeleter<xnn_delete_runtime>> runtime_;
   std::vector<Bound> bound_;
   MemoryPlan plan_;
   std::shared_ptr<WorkMemory> memory_;
