@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 #include <exception>
 #include <iterator>
 #include <memory>
@@ -35,8 +34,7 @@ auto contained(Call call) -> decltype(call()) {
   }
 }
 
-// Not used without XNNPACK. Of what cannot be read, a damaged graph or one with weights in another file,
-// nothing is known.
+// Not used without XNNPACK. Nothing is known of a damaged graph, or one with weights in another file.
 [[maybe_unused]] void add_kernel_types(const std::string& model_path, ProgramInfo* info) {
   const Result<lean::DataStore> store = lean::DataStore::open(model_path, "");
   for (std::size_t i = 0; store.ok() && i < info->methods.size(); ++i) {
@@ -113,10 +111,10 @@ class LeanEngine : public Engine {
   }
 
   Result<unsigned> set_threads(unsigned count) override {
-    end_methods();  // their graphs use the threads that are about to end
+    method_ = nullptr;
+    program_.end_methods();  // their graphs use the threads that are about to end
     return contained([&] {
-      // Getting to know the processor is part of no program's loading. Whether XNNPACK runs on it, load()
-      // tells.
+      // Here, so that no program's loading takes longer for it; load() tells what is wrong.
       static_cast<void>(context_.start());
       return context_.set_threads(count);
     });
@@ -232,11 +230,6 @@ class LeanEngine : public Engine {
   }
 
  private:
-  void end_methods() {
-    method_ = nullptr;
-    program_.end_methods();
-  }
-
   Status load_method(const LoadOptions& options) {
     method_ = nullptr;
     not_kept_.clear();

@@ -47,7 +47,6 @@ Status LoadedProgram::load_methods(const LoadRequest& request) {
     recorder_->begin(kLoadBlock);
     recorder_->add(kMethodInit, start);
   }
-  load_ms_ = static_cast<double>(Recorder::now() - start) / 1e6;
   return {};
 }
 

@@ -1,7 +1,6 @@
 // A program in memory: its files, packed weights, what its methods share, and the methods.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>

@@ -15,6 +15,17 @@ namespace {
 
 // Where a .ptd file's header says that segments begin (program_file.cpp checks it).
 constexpr std::size_t kDataSegmentBase = 32;
+// A cache line, and more than any vector register of XNNPACK's asks for.
+constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kFirstShared = 2;  // 0 is reserved, 1 for intermediate values
+
+std::size_t arenas_of(const pte::ExecutionPlan& plan) {
+  return plan.non_const_buffer_sizes() == nullptr ? 0 : plan.non_const_buffer_sizes()->size();
+}
+
+std::int64_t size_of_arena(const pte::ExecutionPlan& plan, std::size_t arena) {
+  return plan.non_const_buffer_sizes()->Get(static_cast<flatbuffers::uoffset_t>(arena));
+}
 
 }  // namespace
 
@@ -139,22 +150,6 @@ Bytes DataStore::named(std::string_view key) const {
   const auto found = named_.find(key);
   return found == named_.end() ? Bytes() : found->second;
 }
-
-namespace {
-
-// A cache line, and more than any vector register of XNNPACK's asks for.
-constexpr std::size_t kAlignment = 64;
-constexpr std::size_t kFirstShared = 2;  // 0 is reserved, 1 for intermediate values
-
-std::size_t arenas_of(const pte::ExecutionPlan& plan) {
-  return plan.non_const_buffer_sizes() == nullptr ? 0 : plan.non_const_buffer_sizes()->size();
-}
-
-std::int64_t size_of_arena(const pte::ExecutionPlan& plan, std::size_t arena) {
-  return plan.non_const_buffer_sizes()->Get(static_cast<flatbuffers::uoffset_t>(arena));
-}
-
-}  // namespace
 
 std::vector<std::size_t> arenas_used(const pte::ExecutionPlan& plan) {
   std::vector<std::size_t> used(arenas_of(plan));

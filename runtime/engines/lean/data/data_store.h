@@ -64,8 +64,6 @@ class DataStore {
   std::map<std::string, Bytes, std::less<>> named_;
 };
 
-// Memory that a program plans for: a method's own, and what its methods have in common.
-
 // The bytes of each planned memory up to the end of the last tensor in it.
 std::vector<std::size_t> arenas_used(const pte::ExecutionPlan& plan);
 

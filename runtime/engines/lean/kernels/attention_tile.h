@@ -190,8 +190,7 @@ void score(const AttentionPart& part, Floats keys, std::size_t count) {
   }
 }
 
-// The weights of a row's scores, in their place; what was summed up before is scaled to the new largest
-// score.
+// A row's scores become weights; what was summed up before is scaled to the new largest score.
 template <std::size_t Bytes>
 void weigh(const AttentionPart& part, std::size_t r, std::size_t first, std::size_t count) {
   using Vector = typename Lanes<Bytes>::Vector;

@@ -21,13 +21,6 @@ DType promoted(const TensorView& a, const Other& b) {
   return real ? DType::kFloat32 : whole ? DType::kInt64 : a.dtype;
 }
 
-// a + factor * b; integers wrap around (-fwrapv).
-template <typename T>
-T add_scaled(T a, T factor, T b) {
-  const T product = static_cast<T>(factor * b);  // on its own: rounded before it is added, on every processor
-  return static_cast<T>(a + product);
-}
-
 // out = f(a, b), computed for arguments of type `dtype`. What is one number in b is read once, and not copied
 // beside every block of a; integers may have more digits than a Number's double.
 template <In kIn, typename F>
@@ -220,13 +213,15 @@ SLIPWAY_OP(right_shift, kWhole, shift_right(a, b))
 SLIPWAY_OP(truncated, kOwn, trunc_div(a, b))
 #undef SLIPWAY_OP
 
-// a + alpha * b, or a - alpha * b; the other way round with `kSwap`.
+// a + alpha * b, or a - alpha * b; the other way round with `kSwap`. Integers wrap around (-fwrapv).
 template <int kSign, bool kSwap = false>
 struct Scaled {
   template <typename T>
   T operator()(T a, T b) const {
     const T factor = static_cast<T>(static_cast<T>(kSign) * alpha.template as<T>());
-    return kSwap ? add_scaled(b, factor, a) : add_scaled(a, factor, b);
+    // On its own: rounded before it is added, on every processor.
+    const T product = static_cast<T>(factor * (kSwap ? a : b));
+    return static_cast<T>((kSwap ? b : a) + product);
   }
 
   Number alpha;

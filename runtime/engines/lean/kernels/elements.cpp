@@ -15,8 +15,7 @@ struct Bool {
   std::uint8_t byte;
 };
 
-// A float beyond an integer's range, or none at all, has no defined conversion in C++: take the bounds, and
-// 0.
+// C++ defines no conversion of a float beyond an integer's range, nor of NaN: take the bounds, and 0.
 template <typename S, typename T>
 S to_integer(T value) {
   if constexpr (std::is_integral_v<T>) {
@@ -165,10 +164,6 @@ std::int64_t to_int64(double value) {
 bool is_floating(DType dtype) {
   return dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat32 ||
          dtype == DType::kFloat64;
-}
-
-bool is_integral(DType dtype) {
-  return dtype != DType::kBool && !is_floating(dtype);
 }
 
 Domain domain_of(DType dtype) {

@@ -45,7 +45,6 @@ auto in_bits(std::size_t size, F f) {
 }
 
 bool is_floating(DType dtype);
-bool is_integral(DType dtype);  // bool is not
 Domain domain_of(DType dtype);
 
 // The type that arithmetic between two tensors is done in (torch.promote_types).
@@ -59,9 +58,7 @@ void load(DType dtype, const std::uint8_t* from, std::int64_t stride, std::size_
 template <typename T>
 void store(DType dtype, const T* from, std::size_t count, std::uint8_t* to, std::int64_t stride);
 
-// Sums of elements that lie together: in several lanes, which processors add at once.
-
-// The sum of f(i) for i from 0 to `count`. Integers wrap around.
+// The sum of f(i) for i from 0 to `count`, in lanes that processors add at once. Integers wrap around.
 template <typename T, typename F>
 T sum_of(std::size_t count, F f) {
   constexpr std::size_t kLanes = 16;
@@ -84,7 +81,6 @@ T sum_of(std::size_t count, F f) {
   return total + lanes[0];
 }
 
-// The sum of f(value) over values.
 template <typename T, typename F>
 T sum_of_each(const T* values, std::size_t count, F f) {
   return sum_of<T>(count, [&](std::size_t i) { return f(values[i]); });

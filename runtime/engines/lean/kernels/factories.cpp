@@ -1,5 +1,4 @@
-// Operators that make tensors out of numbers, and of random ones: the same in every run of a program, so that
-// runs can be compared.
+// Operators that make tensors out of numbers. Random ones are the same in every run: runs can be compared.
 #include <algorithm>
 #include <cmath>
 
@@ -76,8 +75,6 @@ Status arange(double end, TensorView& out) {
   return arange_start(0, end, 1, out);
 }
 
-constexpr double kTwoPi = 6.283185307179586;
-
 // Uniform in [0, 1): as many bits as a float32 holds, so that rounding to one never gives 1.
 double uniform(Scratch& scratch) {
   return static_cast<double>(scratch.random() >> 40U) * 0x1p-24;
@@ -85,6 +82,7 @@ double uniform(Scratch& scratch) {
 
 // Box and Muller's way to normal numbers, from two uniform ones.
 double normal(Scratch& scratch) {
+  constexpr double kTwoPi = 6.283185307179586;
   const double radius = std::sqrt(-2.0 * std::log(1.0 - uniform(scratch)));
   return radius * std::cos(kTwoPi * uniform(scratch));
 }
@@ -106,9 +104,8 @@ Status dropout(const TensorView& in, double p, std::optional<std::int64_t> train
   if (!(p >= 0 && p <= 1)) {
     return mismatch("the probability to drop an element is " + std::to_string(p));
   }
-  for (TensorView* view : {&out, &mask}) {
-    SLIPWAY_RETURN_IF_ERROR(resize(view, in.shape()));
-  }
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
+  SLIPWAY_RETURN_IF_ERROR(resize(&mask, in.shape()));
   const std::size_t size = size_of(mask.dtype);
   for (std::size_t i = 0, count = mask.count(); i < count; ++i) {
     const std::int64_t kept = !train || uniform(scratch) >= p ? 1 : 0;

@@ -9,8 +9,7 @@
 namespace slipway::lean {
 namespace {
 
-// Advanced indexing: some dimensions are looked up by tensors that broadcast together, the others are taken
-// whole.
+// Advanced indexing: tensors that broadcast together look up some dimensions, the others are taken whole.
 struct Lookup {
   Shape shape;                       // of the result
   Shape common;                      // what the index tensors broadcast to
@@ -21,8 +20,7 @@ struct Lookup {
   // from a dimension's end or are refused.
   Status prepare(const TensorView& in, const std::vector<TensorView*>& indices);
   Status look_up(const TensorView& in, bool from_end);
-  // Calls f(bytes from the first in `in`, elements from the first in the result, which has these steps) for
-  // every element.
+  // Calls f(offset in `in` in bytes, offset in the result in elements) for every element.
   template <typename F>
   void each(const TensorView& in, const std::array<std::int64_t, kMostDims>& result_steps, F f) const;
   // Moves the elements that lie at `looked_up` in in's memory order to `result`, or back.

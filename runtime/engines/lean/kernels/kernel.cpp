@@ -128,10 +128,6 @@ TensorView& Arguments::tensor_without_memory(std::size_t i) {
   return no_tensor();
 }
 
-TensorView* Arguments::optional_tensor(std::size_t i) {
-  return is_none(i) ? nullptr : &tensor(i);
-}
-
 std::int64_t Arguments::integer(std::size_t i) {
   const EValue& found = value(i);
   if (const auto* number = std::get_if<std::int64_t>(&found)) {
@@ -146,7 +142,7 @@ std::int64_t Arguments::integer(std::size_t i) {
 
 Number Arguments::number(std::size_t i) {
   const double found = real(i);
-  const bool integral = is_integral(i);
+  const bool integral = !std::holds_alternative<double>(value(i));
   return {found, integral ? integer(i) : to_int64(found), integral, std::holds_alternative<bool>(value(i))};
 }
 
@@ -174,14 +170,6 @@ std::size_t Arguments::dimension(std::size_t i, bool of_lines) {
     fault_ = wrapped;
   }
   return found;
-}
-
-bool Arguments::is_integral(std::size_t i) {
-  return !std::holds_alternative<double>(value(i));
-}
-
-bool Arguments::boolean(std::size_t i) {
-  return integer(i) != 0;
 }
 
 std::vector<std::int64_t> Arguments::integers(std::size_t i) {

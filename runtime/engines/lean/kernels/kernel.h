@@ -43,19 +43,15 @@ struct TypedKernel {
 
 // One that a selective build leaves out has neither name nor function: nothing refers to its code then.
 struct KernelEntry {
-  constexpr KernelEntry(const char* entry, Kernel kernel, std::uint8_t count,
-                        Sharing memory = Sharing::kApart)
-      : name(is_selected(entry) ? entry : ""),
-        function(is_selected(entry) ? kernel : nullptr),
-        arguments(count),
-        sharing(memory) {}
   constexpr KernelEntry(const char* entry, TypedKernel kernel, Sharing memory = Sharing::kApart)
-      : KernelEntry(entry, kernel.function, kernel.arguments, memory) {}
+      : name(is_selected(entry) ? entry : ""),
+        function(is_selected(entry) ? kernel.function : nullptr),
+        arguments(kernel.arguments),
+        sharing(memory) {}
 
   const char* name;  // "aten::add.out"
   Kernel function;
-  // How many its schema has, outputs among them. A call may name its results once more behind them.
-  std::uint8_t arguments;
+  std::uint8_t arguments;  // a call may name its results once more behind them
   Sharing sharing;
 };
 
@@ -67,8 +63,7 @@ bool has_kernel(std::string_view call);
 // Names of all kernels, sorted.
 std::vector<std::string> kernel_names();
 
-// What kernels keep between calls: memory for intermediate results, how many random numbers were drawn, and
-// threads.
+// What kernels keep between calls: memory, threads, and how many random numbers were drawn.
 class Scratch {
  public:
   // At least `bytes` bytes, aligned for every element type; valid until the next call.
@@ -109,8 +104,7 @@ struct Other {
   Number number;
 };
 
-// A dimension of argument 0, counted from its end when the program has a negative number; a call that names
-// none fails.
+// A dimension of argument 0, where a negative number counts from the end. The call fails without one.
 struct Dim {
   std::size_t at;
 };
@@ -138,13 +132,12 @@ class Arguments {
   bool is_none(std::size_t i) { return std::holds_alternative<std::monostate>(value(i)); }
   TensorView& tensor(std::size_t i);
   TensorView& tensor_without_memory(std::size_t i);  // one that may have no memory yet
-  TensorView* optional_tensor(std::size_t i);
+  TensorView* optional_tensor(std::size_t i) { return is_none(i) ? nullptr : &tensor(i); }
   std::int64_t integer(std::size_t i);
   double real(std::size_t i);    // a number of any kind, for arithmetic in floating point alone
   Number number(std::size_t i);  // the same, for arithmetic in any type
   std::size_t dimension(std::size_t i, bool of_lines);  // of argument 0
-  bool is_integral(std::size_t i);                      // a Scalar argument that is an int or a bool
-  bool boolean(std::size_t i);
+  bool boolean(std::size_t i) { return integer(i) != 0; }
   std::vector<std::int64_t> integers(std::size_t i);
   std::vector<TensorView*> tensors(std::size_t i);  // nullptr for None
 
@@ -236,7 +229,7 @@ struct KernelTable {
 
 extern const KernelTable kAttentionKernels, kBinaryKernels, kConvolutionKernels, kFactoryKernels,
     kIndexingKernels, kLinearAlgebraKernels, kMaskedKernels, kNormalizationKernels, kPoolingKernels,
-    kPrimKernels, kQuantizedKernels, kReduceKernels, kScatterGatherKernels, kSortingKernels,
-    kTransformationKernels, kUnaryKernels, kUpsampleKernels, kViewKernels;
+    kPrimKernels, kQuantizedKernels, kReduceKernels, kScatterGatherKernels, kTransformationKernels,
+    kUnaryKernels, kUpsampleKernels, kViewKernels;
 
 }  // namespace slipway::lean

@@ -5,7 +5,6 @@
 #include <type_traits>
 #include <vector>
 
-#include "lean/kernels/elements.h"
 #include "lean/kernels/kernel.h"
 #include "lean/kernels/matrix.h"
 #include "lean/kernels/volume.h"
@@ -22,19 +21,6 @@ constexpr std::size_t kDepth = 384;
 // Fewer rows than this are not worth packing what they are multiplied with.
 constexpr std::size_t kFewRows = 4;
 
-template <typename T, std::size_t Rows>
-void plain_tile(const T* a, std::size_t stride, const T* panel, std::size_t depth, T* c, std::size_t c_stride,
-                std::size_t columns) {
-  matrix_tile<T, 16, Rows, 2>(a, stride, panel, depth, c, c_stride, columns);
-}
-
-template <typename T>
-MatrixTiles<T> plain_tiles() {
-  static constexpr typename MatrixTiles<T>::Function kPlain[] = {plain_tile<T, 1>, plain_tile<T, 2>,
-                                                                 plain_tile<T, 3>, plain_tile<T, 4>};
-  return {4, 2 * 16 / sizeof(T), kPlain};
-}
-
 template <typename T>
 MatrixTiles<T> tiles() {
 #if XNN_ARCH_X86_64
@@ -45,11 +31,12 @@ MatrixTiles<T> tiles() {
     }
   }
 #endif
-  return plain_tiles<T>();
+  static constexpr typename MatrixTiles<T>::Function kPlain[] = {
+      matrix_tile<T, 16, 1, 2>, matrix_tile<T, 16, 2, 2>, matrix_tile<T, 16, 3, 2>, matrix_tile<T, 16, 4, 2>};
+  return {4, 2 * 16 / sizeof(T), kPlain};
 }
 
-// `depth` rows from `first` on and some columns of b, one row after the other; zeros where there are too few
-// columns.
+// `depth` rows from `first` on and some columns of b, row by row, with zeros behind the last column.
 template <typename T>
 void pack(const T* b, const MatrixSizes& sizes, std::size_t first, std::size_t depth, std::size_t column,
           std::size_t columns, std::size_t width, T* panel) {
@@ -212,8 +199,7 @@ Status linear(const TensorView& in, const TensorView& weight, const TensorView* 
   return product(in, weight, true, {bias}, 1, out);
 }
 
-// The norm of a - b: how many differ (p = 0), the largest difference (infinity), or the p-th root of the
-// powers' sum.
+// The p-norm of a - b. If p is 0: how many elements differ; if it is infinity: the largest difference.
 template <typename T>
 T distance(const T* a, const T* b, std::size_t width, double p) {
   T total{};
@@ -313,8 +299,7 @@ Status cdist(const TensorView& a, const TensorView& b, double p, Unused /*comput
 constexpr char kHadamard28[4][29] = {"+--------++++--+-++-+-++--++", "++----++------+--++---+-++-+",
                                      "+-+--+--++--+++------++----+", "+--++--+-+--+---++++-+------"};
 
-// A row of 2^n or 28 2^n numbers times a Hadamard matrix, divided by the root of 2^n. In double: sums of
-// thousands of numbers.
+// A row of 2^n or 28 2^n numbers times a Hadamard matrix, over the root of 2^n. Sums are long, so double.
 void hadamard(double* row, std::size_t count, std::size_t power) {
   for (std::size_t half = 1; half < power; half *= 2) {
     for (std::size_t i = 0; i < count; i += (i + 1) % half == 0 ? half + 1 : 1) {
@@ -357,11 +342,6 @@ Status fast_hadamard_transform(const TensorView& in, TensorView& out) {
   return {};
 }
 
-// The input itself.
-Status fallback(const TensorView& in, TensorView& out) {
-  return copy_as(out, in.shape(), whole(in));
-}
-
 constexpr KernelEntry kLinearAlgebraTable[] = {
     {"aten::_cdist_forward.out", typed<cdist>},
     {"aten::_pdist_forward.out", typed<pdist>},
@@ -369,7 +349,6 @@ constexpr KernelEntry kLinearAlgebraTable[] = {
     {"aten::bmm.out", typed<mm<3>>},
     {"aten::linear.out", typed<linear>},
     {"aten::mm.out", typed<mm<2>>},
-    {"llama::fallback.out", typed<fallback>},
     {"llama::fast_hadamard_transform.out", typed<fast_hadamard_transform>},
 };
 

@@ -71,7 +71,6 @@ Status nonzero_of(const TensorView& in, const std::uint8_t* data, TensorView& ou
   return {};
 }
 
-// As many rows as there are elements that are not 0.
 Status nonzero(const TensorView& in, TensorView& out, Scratch& scratch) {
   const std::uint8_t* data = in.data;
   if (!in.contiguous()) {
@@ -107,7 +106,6 @@ Status masked_select(const TensorView& in, const TensorView& mask, TensorView& o
       }
     }
   };
-  // Counted before they are written down: as many as the output has room for.
   std::int64_t total = 0;
   each_chosen([&total](std::int64_t) { ++total; });
   SLIPWAY_RETURN_IF_ERROR(resize(&out, Shape{total}));

@@ -2,12 +2,10 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 
 namespace slipway::lean {
 
-// A product a b: a is m x k, c is m x n, and b is k x n, or n x k when it is transposed; all in row-major
-// order.
+// A product c = a b: a is m x k, b is k x n, or n x k when it is transposed. All are in row-major order.
 struct MatrixSizes {
   std::size_t m, k, n;
   bool transposed;
@@ -16,8 +14,6 @@ struct MatrixSizes {
 // c = a b, or c += a b, of float, double or int64. Floats are added up in depths of some hundreds.
 template <typename T>
 void multiply(const T* a, const T* b, const MatrixSizes& sizes, bool add, T* c);
-
-// The innermost loops of products: a few rows times a panel of columns, all sums in vector registers.
 
 // Rows and columns that one tile computes, and the functions for 1 to `rows` rows; as matrix_tile().
 template <typename T>
@@ -33,12 +29,10 @@ struct MatrixTiles {
 extern const MatrixTiles<float> kMatrixTilesForAvx2;
 
 // Rows of `a` (`stride` elements apart) times a panel of `depth` rows of Vectors vectors of Bytes bytes,
-// added to `columns` columns of as many rows of `c`. To be inlined: the function around it decides on the
-// instructions.
+// added to `columns` columns of as many rows of `c`. Files of different instruction sets differ in Bytes.
 template <typename T, std::size_t Bytes, std::size_t Rows, std::size_t Vectors>
-[[gnu::always_inline]] inline void matrix_tile(const T* a, std::size_t stride, const T* panel,
-                                               std::size_t depth, T* c, std::size_t c_stride,
-                                               std::size_t columns) {
+void matrix_tile(const T* a, std::size_t stride, const T* panel, std::size_t depth, T* c,
+                 std::size_t c_stride, std::size_t columns) {
   using Vector [[gnu::vector_size(Bytes)]] = T;
   constexpr std::size_t kLanes = Bytes / sizeof(T);
   constexpr std::size_t kColumns = kLanes * Vectors;

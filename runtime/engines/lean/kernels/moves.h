@@ -109,8 +109,7 @@ class Move {
   std::size_t run_ = 0;  // bytes of the innermost dimension when they lie together on both sides, else 0
 };
 
-// Runs of `run` bytes, one behind the other, from these places, which count bytes; `element` is the size of
-// one element.
+// Runs of `run` bytes from these places, one behind the other. All sizes and places are in bytes.
 void pick_runs(std::size_t element, std::size_t run, const std::uint8_t* from,
                const std::vector<std::int64_t>& places, std::uint8_t* to);
 

@@ -1,9 +1,9 @@
 // Normalizations over layers, groups and batches.
 #include <cmath>
 
-#include "lean/kernels/elements.h"
 #include "lean/kernels/kernel.h"
 #include "lean/kernels/reduction.h"
+#include "lean/kernels/volume.h"
 
 namespace slipway::lean {
 namespace {
@@ -112,9 +112,8 @@ Status layer_norm(const TensorView& in, const Shape& normalized, const TensorVie
   for (std::size_t i = in.rank - normalized.size(); i < in.rank; ++i) {
     outer[i] = 1;
   }
-  for (TensorView* view : {&means, &rstds}) {
-    SLIPWAY_RETURN_IF_ERROR(resize(view, outer));
-  }
+  SLIPWAY_RETURN_IF_ERROR(resize(&means, outer));
+  SLIPWAY_RETURN_IF_ERROR(resize(&rstds, outer));
   const Status resized = resize(&out, in.shape());
   if (!resized.ok() || in.count() == 0 || width == 0) {
     return resized;
@@ -139,9 +138,8 @@ Status group_norm(const TensorView& in, const TensorView* weight, const TensorVi
   if (!fits) {
     return mismatch("cannot normalise " + to_text(in.shape()) + " in " + std::to_string(groups) + " groups");
   }
-  for (TensorView* view : {&means, &rstds}) {
-    SLIPWAY_RETURN_IF_ERROR(resize(view, Shape{batch, groups}));
-  }
+  SLIPWAY_RETURN_IF_ERROR(resize(&means, Shape{batch, groups}));
+  SLIPWAY_RETURN_IF_ERROR(resize(&rstds, Shape{batch, groups}));
   const Status resized = resize(&out, in.shape());
   if (!resized.ok() || in.count() == 0) {
     return resized;
@@ -234,7 +232,7 @@ Status statistics_of(const TensorView& in, double eps, TensorView& mean, TensorV
   SLIPWAY_RETURN_IF_ERROR(resize(&inverse, Shape{in.sizes[1]}));
   Reduction reduction;
   SLIPWAY_RETURN_IF_ERROR(reduction.plan(in, dims, false, &mean));
-  const Status done = reduction.each<double>(in, mean, [found](const Line<double>& line) {
+  reduction.each<double>(in, mean, [found](const Line<double>& line) {
     double sum = 0;
     line.each([&sum](double x) { sum += x; });
     found->count = static_cast<double>(line.count());
@@ -245,20 +243,16 @@ Status statistics_of(const TensorView& in, double eps, TensorView& mean, TensorV
     found->variances.push_back(squares / found->count);
     return middle;
   });
-  for (std::size_t c = 0; done.ok() && c < found->variances.size(); ++c) {
+  for (std::size_t c = 0; c < found->variances.size(); ++c) {
     store_one(inverse, c, 1.0 / std::sqrt(found->variances[c] + eps));
   }
-  return done;
+  return {};
 }
 
-TensorView view_of(std::vector<double>& values) {
-  TensorView view = shaped({static_cast<std::int64_t>(values.size())});
-  view.dtype = DType::kFloat64;
-  view.data = reinterpret_cast<std::uint8_t*>(values.data());
-  return view;
+TensorView view_of(const std::vector<double>& values) {
+  return straightened(shaped({static_cast<std::int64_t>(values.size())}), values.data());
 }
 
-// The batch's own statistics.
 Status batch_norm_of_batch(const TensorView& in, TensorView* weight, TensorView* bias, Unused /*training*/,
                            Unused /*momentum*/, double eps, TensorView& out, TensorView& mean,
                            TensorView& inverse) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <string>
 
 #include "lean/kernels/kernel.h"
@@ -39,33 +40,23 @@ Status local_scalar(const TensorView& in, EValue& out) {
   return {};
 }
 
-// Sizes wrap around (-fwrapv): a damaged one is wrong and no more.
-#define SLIPWAY_OP(name, expression)  \
-  struct name {                       \
-    template <typename T>             \
-    auto operator()(T a, T b) const { \
-      return expression;              \
-    }                                 \
+struct Max {
+  template <typename T>
+  T operator()(T a, T b) const {
+    return a > b ? a : b;
   }
-SLIPWAY_OP(Add, a + b);
-SLIPWAY_OP(Sub, a - b);
-SLIPWAY_OP(Mul, (a * b));
-SLIPWAY_OP(Max, a > b ? a : b);
-SLIPWAY_OP(Min, a < b ? a : b);
-SLIPWAY_OP(Eq, a == b);
-SLIPWAY_OP(Ge, a >= b);
-SLIPWAY_OP(Gt, a > b);
-SLIPWAY_OP(Le, a <= b);
-SLIPWAY_OP(Lt, a < b);
-#undef SLIPWAY_OP
+};
+struct Min {
+  template <typename T>
+  T operator()(T a, T b) const {
+    return a < b ? a : b;
+  }
+};
 
+// Sizes wrap around (-fwrapv): a damaged one is wrong and no more.
 template <typename Op>
 Status number_op(Number a, Number b, EValue& out) {
-  if (a.integral && b.integral) {
-    out = Op()(a.integer, b.integer);
-  } else {
-    out = Op()(a.real, b.real);
-  }
+  out = a.integral && b.integral ? EValue(Op()(a.integer, b.integer)) : EValue(Op()(a.real, b.real));
   return {};
 }
 
@@ -104,11 +95,7 @@ Status to_whole(double given, EValue& out) {
 }
 
 Status neg(Number a, EValue& out) {
-  if (a.integral) {
-    out = -a.integer;
-  } else {
-    out = -a.real;
-  }
+  out = a.integral ? EValue(-a.integer) : EValue(-a.real);
   return {};
 }
 
@@ -126,8 +113,7 @@ Status sym_ite(bool condition, EValue& a, EValue& b, EValue& out) {
   return {};
 }
 
-// executorch_prim::et_view.default(Tensor self, int[] size) -> (Tensor out): the output looks at the input's
-// memory.
+// executorch_prim::et_view.default(Tensor self, int[] size) -> (Tensor out), in the input's memory.
 Status et_view(Arguments& arguments) {
   const TensorView& in = arguments.tensor(0);
   TensorView& out = arguments.tensor_without_memory(2);
@@ -173,23 +159,23 @@ constexpr KernelEntry kPrimTable[] = {
     {"aten::_local_scalar_dense", typed<local_scalar>},
     {"aten::sym_numel", typed<sym_numel>},
     {"aten::sym_size.int", typed<sym_size>},
-    {"executorch_prim::add.Scalar", typed<number_op<Add>>},
+    {"executorch_prim::add.Scalar", typed<number_op<std::plus<>>>},
     {"executorch_prim::ceil.Scalar", typed<to_whole<::ceil>>},
-    {"executorch_prim::eq.Scalar", typed<number_op<Eq>>},
+    {"executorch_prim::eq.Scalar", typed<number_op<std::equal_to<>>>},
     {"executorch_prim::et_copy_index.tensor", typed<copy_index>, Sharing::kSelf},
-    {"executorch_prim::et_view.default", et_view, 3, Sharing::kView},
+    {"executorch_prim::et_view.default", {et_view, 3}, Sharing::kView},
     {"executorch_prim::floordiv.Scalar", typed<floordiv>},
     {"executorch_prim::floordiv.int", typed<floordiv>},
-    {"executorch_prim::ge.Scalar", typed<number_op<Ge>>},
-    {"executorch_prim::gt.Scalar", typed<number_op<Gt>>},
-    {"executorch_prim::le.Scalar", typed<number_op<Le>>},
-    {"executorch_prim::lt.Scalar", typed<number_op<Lt>>},
+    {"executorch_prim::ge.Scalar", typed<number_op<std::greater_equal<>>>},
+    {"executorch_prim::gt.Scalar", typed<number_op<std::greater<>>>},
+    {"executorch_prim::le.Scalar", typed<number_op<std::less_equal<>>>},
+    {"executorch_prim::lt.Scalar", typed<number_op<std::less<>>>},
     {"executorch_prim::mod.Scalar", typed<mod>},
     {"executorch_prim::mod.int", typed<mod>},
-    {"executorch_prim::mul.Scalar", typed<number_op<Mul>>},
+    {"executorch_prim::mul.Scalar", typed<number_op<std::multiplies<>>>},
     {"executorch_prim::neg.Scalar", typed<neg>},
     {"executorch_prim::round.Scalar", typed<to_whole<::nearbyint>>},
-    {"executorch_prim::sub.Scalar", typed<number_op<Sub>>},
+    {"executorch_prim::sub.Scalar", typed<number_op<std::minus<>>>},
     {"executorch_prim::sym_float.Scalar", typed<sym_float>},
     {"executorch_prim::sym_int.Scalar", typed<to_whole<::trunc>>},
     {"executorch_prim::sym_ite.Scalar", typed<sym_ite>},

@@ -1,8 +1,6 @@
-// Quantizing, dequantizing, choosing the parameters for it, embeddings stored in few bits, and arithmetic on
-// quantized tensors.
+// Quantizing and dequantizing, their parameters, embeddings in few bits, arithmetic on quantized tensors.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -39,7 +37,6 @@ struct Parameters {
   }
 };
 
-// Each element with its scale and its zero point.
 template <typename F>
 Status map_each(const TensorView& in, const Parameters& parameters, TensorView& out, F f) {
   SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
@@ -90,9 +87,8 @@ Status per_token(Arguments& arguments, Parameters* parameters) {
 using FindParameters = Status (*)(Arguments&, Parameters*);
 
 // quantized_decomposed::quantize_per_tensor.out(Tensor input, float scale, int zero_point, int quant_min, int
-// quant_max, ScalarType dtype, *, Tensor(a!) out), the same with scale and zero point in tensors, and
-// quantized_decomposed::quantize_per_channel.out, which has the axis before the range, and
-// quantized_decomposed::quantize_per_token.out
+// quant_max, ScalarType dtype, *, Tensor(a!) out) and the like: scale and zero point may be tensors, and
+// quantize_per_channel.out has the axis before the range.
 template <FindParameters kFind, std::size_t kRangeAt>
 Status quantize(Arguments& arguments) {
   Parameters parameters;
@@ -155,9 +151,8 @@ Status choose_per_token(const TensorView& in, Unused /*dtype*/, TensorView& scal
   Shape shape = in.shape();
   const auto width = static_cast<std::size_t>(shape.back());
   shape.back() = 1;
-  for (TensorView* view : {&scales, &zero_points}) {
-    SLIPWAY_RETURN_IF_ERROR(resize(view, shape));
-  }
+  SLIPWAY_RETURN_IF_ERROR(resize(&scales, shape));
+  SLIPWAY_RETURN_IF_ERROR(resize(&zero_points, shape));
   choose_each(in, width, {-128, 127}, std::numeric_limits<float>::epsilon(), scales, zero_points);
   return {};
 }
@@ -167,9 +162,8 @@ Status choose_qparams(const TensorView& in, std::int64_t least, std::int64_t mos
   if (in.count() == 0 || scale.count() != 1 || zero_point.count() != 1) {
     return mismatch("cannot choose a scale for " + to_text(in.shape()));
   }
-  for (TensorView* view : {&scale, &zero_point}) {
-    SLIPWAY_RETURN_IF_ERROR(resize(view, view->shape()));
-  }
+  SLIPWAY_RETURN_IF_ERROR(resize(&scale, scale.shape()));
+  SLIPWAY_RETURN_IF_ERROR(resize(&zero_point, zero_point.shape()));
   choose_each(in, in.count(), {least, most}, static_cast<float>(eps), scale, zero_point);
   return {};
 }
@@ -309,10 +303,10 @@ constexpr KernelEntry kQuantizedTable[] = {
     {"quantized_decomposed::add.out", typed<add_quantized>, Sharing::kEach},
     {"quantized_decomposed::choose_qparams.Tensor_out", typed<choose_qparams>},
     {"quantized_decomposed::choose_qparams_per_token_asymmetric.out", typed<choose_per_token>},
-    {"quantized_decomposed::dequantize_per_channel.out", dequantize<per_channel, 8>, 9},
-    {"quantized_decomposed::dequantize_per_tensor.Tensor_out", dequantize<per_tensor_of_tensors, 7>, 8},
-    {"quantized_decomposed::dequantize_per_tensor.out", dequantize<per_tensor, 7>, 8},
-    {"quantized_decomposed::dequantize_per_token.out", dequantize<per_token, 7>, 8},
+    {"quantized_decomposed::dequantize_per_channel.out", {dequantize<per_channel, 8>, 9}},
+    {"quantized_decomposed::dequantize_per_tensor.Tensor_out", {dequantize<per_tensor_of_tensors, 7>, 8}},
+    {"quantized_decomposed::dequantize_per_tensor.out", {dequantize<per_tensor, 7>, 8}},
+    {"quantized_decomposed::dequantize_per_token.out", {dequantize<per_token, 7>, 8}},
     {"quantized_decomposed::embedding_2bit.dtype_out", typed<embedding_as<2>>},
     {"quantized_decomposed::embedding_2bit.out", typed<embedding_of<2>>},
     {"quantized_decomposed::embedding_4bit.dtype_out", typed<embedding_as<4>>},
@@ -321,10 +315,10 @@ constexpr KernelEntry kQuantizedTable[] = {
     {"quantized_decomposed::embedding_byte.out", typed<embedding_of<8>>},
     {"quantized_decomposed::mixed_linear.out", typed<mixed_linear>},
     {"quantized_decomposed::mixed_mm.out", typed<mixed_mm<false>>},
-    {"quantized_decomposed::quantize_per_channel.out", quantize<per_channel, 4>, 8},
-    {"quantized_decomposed::quantize_per_tensor.Tensor_out", quantize<per_tensor_of_tensors, 3>, 7},
-    {"quantized_decomposed::quantize_per_tensor.out", quantize<per_tensor, 3>, 7},
-    {"quantized_decomposed::quantize_per_token.out", quantize<per_token, 3>, 7},
+    {"quantized_decomposed::quantize_per_channel.out", {quantize<per_channel, 4>, 8}},
+    {"quantized_decomposed::quantize_per_tensor.Tensor_out", {quantize<per_tensor_of_tensors, 3>, 7}},
+    {"quantized_decomposed::quantize_per_tensor.out", {quantize<per_tensor, 3>, 7}},
+    {"quantized_decomposed::quantize_per_token.out", {quantize<per_token, 3>, 7}},
 };
 
 }  // namespace

@@ -1,10 +1,7 @@
 // Operators that make one number of many.
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <type_traits>
 
-#include "lean/kernels/elements.h"
 #include "lean/kernels/kernel.h"
 #include "lean/kernels/reduction.h"
 
@@ -29,14 +26,15 @@ Status fold(const TensorView& in, const std::vector<std::int64_t>& dims, bool ke
             Domain domain, const Op& op) {
   Reduction reduction;
   SLIPWAY_RETURN_IF_ERROR(reduction.plan(in, dims, keep, &out));
-  return in_domain(domain, [&](auto zero) {
+  in_domain(domain, [&](auto zero) {
     using T = decltype(zero);
     if constexpr (std::is_base_of_v<Follower, Op>) {
-      return reduction.follow<T>(in, out, op);
+      reduction.follow<T>(in, out, op);
     } else {
-      return reduction.each<T>(in, out, op);
+      reduction.each<T>(in, out, op);
     }
   });
+  return {};
 }
 
 struct Sum : Follower {
@@ -64,11 +62,7 @@ Status sum(const TensorView& in, const std::vector<std::int64_t>& dims, bool kee
 struct Mean : Sum {
   template <typename T>
   static T finish(T total, std::size_t count) {
-    if constexpr (std::is_floating_point_v<T>) {
-      return total / static_cast<T>(count);
-    } else {
-      return T{};  // never: means are taken in floats
-    }
+    return total / static_cast<T>(count);
   }
   template <typename T>
   T operator()(const Line<T>& line) const {
@@ -114,8 +108,7 @@ struct Best : Follower {
     return takes(best, x) ? x : best;
   }
 
-  // The best of some elements, or a NaN where there is one: several lanes at once. Once in the program, not
-  // in every loop that calls it.
+  // The best of some elements, or a NaN where there is one. Not inlined: once in the program.
   template <typename T>
   [[gnu::noinline]] static T best_of(const T* values, std::size_t count) {
     constexpr std::size_t kLanes = 64 / sizeof(T);
@@ -141,8 +134,7 @@ struct Best : Follower {
     }
     return best;
   }
-  // Among some elements, at least one: the first NaN; else the first that equals the best one. Only the part
-  // that has it is searched for it.
+  // Where the first NaN is; else the first that equals the best one. Only the part that has it is searched.
   template <typename T>
   [[gnu::noinline]] static std::size_t place_in(const T* values, std::size_t count) {
     constexpr std::size_t kPart = 4096;
@@ -201,25 +193,25 @@ Status extreme_all(const TensorView& in, TensorView& out) {
 template <bool Largest>
 Status indices_of_extremes(const TensorView& in, const std::vector<std::int64_t>& dims, bool keep,
                            TensorView* out) {
+  SLIPWAY_RETURN_IF_ERROR(something_to_choose_from(in));
   Reduction reduction;
   SLIPWAY_RETURN_IF_ERROR(reduction.plan(in, dims, keep, out));
-  return in_domain(domain_of(in.dtype), [&](auto zero) {
+  in_domain(domain_of(in.dtype), [&](auto zero) {
     using T = decltype(zero);
-    return reduction.each_index<T>(in, *out, Best<Largest>());
+    reduction.each_index<T>(in, *out, Best<Largest>());
   });
+  return {};
 }
 
 template <bool Largest>
 Status argument_of_extreme(const TensorView& in, std::optional<std::int64_t> dim, bool keep,
                            TensorView& out) {
-  SLIPWAY_RETURN_IF_ERROR(something_to_choose_from(in));
   return indices_of_extremes<Largest>(in, dim ? Shape{*dim} : Shape(), keep, &out);
 }
 
 template <bool Largest>
 Status extreme_and_index(const TensorView& in, std::int64_t dim, bool keep, TensorView& values,
                          TensorView& indices) {
-  SLIPWAY_RETURN_IF_ERROR(something_to_choose_from(in));
   SLIPWAY_RETURN_IF_ERROR(indices_of_extremes<Largest>(in, {dim}, keep, &indices));
   if (values.dtype != in.dtype || indices.dtype != DType::kInt64) {
     return extreme<Largest>(in, {dim}, keep, values);
@@ -275,17 +267,13 @@ struct Variance {
   double correction;
   template <typename T>
   T operator()(const Line<T>& line) const {
-    if constexpr (std::is_floating_point_v<T>) {
-      const T middle = Mean()(line);
-      T total{};
-      line.runs([&](const T* values, std::size_t count) {
-        total += sum_of_each(values, count, [middle](T x) { return (x - middle) * (x - middle); });
-      });
-      const double divisor = static_cast<double>(line.count()) - correction;
-      return total / static_cast<T>(divisor < 0 ? 0.0 : divisor);
-    } else {
-      return T{};
-    }
+    const T middle = Mean()(line);
+    T total{};
+    line.runs([&](const T* values, std::size_t count) {
+      total += sum_of_each(values, count, [middle](T x) { return (x - middle) * (x - middle); });
+    });
+    const double divisor = static_cast<double>(line.count()) - correction;
+    return total / static_cast<T>(divisor < 0 ? 0.0 : divisor);
   }
 };
 

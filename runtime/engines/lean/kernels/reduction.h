@@ -75,7 +75,7 @@ class Reduction {
 
   // out = f(line) for each element of the output.
   template <typename T, typename F>
-  Status each(const TensorView& in, TensorView& out, F f) {
+  void each(const TensorView& in, TensorView& out, F f) {
     const auto in_size = static_cast<std::int64_t>(size_of(in.dtype));
     const auto out_size = static_cast<std::int64_t>(size_of(out.dtype));
     visit_rows(in, out,
@@ -86,31 +86,28 @@ class Reduction {
                    store(out.dtype, &value, 1, to, 1);
                  }
                });
-    return {};
   }
 
   // out = op.finish(what op.next(so far, element) makes of all elements, their count), beginning with
   // op.start(first element). Where lines are short, or lie across memory and their neighbours along it, many
   // lines are followed at once.
   template <typename T, typename Op>
-  Status follow(const TensorView& in, TensorView& out, const Op& op) {
+  void follow(const TensorView& in, TensorView& out, const Op& op) {
     visit_blocks<T, T>(
         in, out, [&op](const Line<T>& line) { return op(line); },
         [&](const std::uint8_t* from, std::int64_t step, std::size_t count, T* total) {
           follow_lines(in, from, step, count, op, total);
         });
-    return {};
   }
 
   // out = the place in its line of the element that op.takes(best so far, element) chose last: int64.
   template <typename T, typename Op>
-  Status each_index(const TensorView& in, TensorView& out, const Op& op) {
+  void each_index(const TensorView& in, TensorView& out, const Op& op) {
     visit_blocks<T, std::int64_t>(
         in, out, [&op](const Line<T>& line) { return op.index_in(line); },
         [&](const std::uint8_t* from, std::int64_t step, std::size_t count, std::int64_t* places) {
           follow_places<T>(in, from, step, count, op, places);
         });
-    return {};
   }
 
   // out = the element at each line's place, which each_index() chose along one dimension.
@@ -119,8 +116,7 @@ class Reduction {
   }
 
  private:
-  // Calls f(first line's first element, from one line to the next, its result, from one to the next, how
-  // many).
+  // Calls f(first line's first element, step to the next line, first result, step to the next, how many).
   template <typename F>
   void visit_rows(const TensorView& in, TensorView& out, F f) {
     for_each_row(out, std::array<Operand, 1>{{{in.data, in.dtype, kept_}}},

@@ -1,8 +1,6 @@
 // Elements looked up, or written to, by one index each; and sorted.
 #include <algorithm>
-#include <cstring>
 #include <numeric>
-#include <type_traits>
 
 #include "base/platform.h"
 #include "lean/kernels/kernel.h"
@@ -94,17 +92,14 @@ Status scatter_into(const TensorView& self, std::size_t dim, const TensorView& i
   });
 }
 
+template <bool kAdd>
 Status scatter(const TensorView& in, LineDim dim, const TensorView& index, const TensorView& source,
                TensorView& out) {
-  return scatter_into(in, dim.at, index, &source, {}, false, out);
+  return scatter_into(in, dim.at, index, &source, {}, kAdd, out);
 }
 Status scatter_value(const TensorView& in, LineDim dim, const TensorView& index, Number number,
                      TensorView& out) {
   return scatter_into(in, dim.at, index, nullptr, number, false, out);
-}
-Status scatter_add(const TensorView& in, LineDim dim, const TensorView& index, const TensorView& source,
-                   TensorView& out) {
-  return scatter_into(in, dim.at, index, &source, {}, true, out);
 }
 
 // Each index as often as `repeats` says.
@@ -134,10 +129,7 @@ Status repeat_interleave(const TensorView& repeats, std::optional<std::int64_t> 
   return {};
 }
 
-// Elements in order: all of them, or the largest.
-
-// Whether element `a` of a line comes before `b`: the largest (or smallest) first, NaN as the largest, equals
-// as they came.
+// Whether element `a` of a line is sorted before `b`; NaN counts as the largest, equals stay as they came.
 template <typename T>
 struct Before {
   const T* line;
@@ -204,9 +196,8 @@ Status sorted(const TensorView& in, std::size_t dim, std::int64_t count, bool la
     shape[dim] = count;
     outer[dim] = 1;
   }
-  for (TensorView* view : {&values, &indices}) {
-    SLIPWAY_RETURN_IF_ERROR(resize(view, shape));
-  }
+  SLIPWAY_RETURN_IF_ERROR(resize(&values, shape));
+  SLIPWAY_RETURN_IF_ERROR(resize(&indices, shape));
   const auto in_steps = in.strides();
   const auto value_steps = values.strides();
   const auto index_steps = indices.strides();
@@ -244,9 +235,9 @@ Status sort(const TensorView& in, LineDim dim, bool descending, TensorView& valu
 constexpr KernelEntry kScatterGatherTable[] = {
     {"aten::gather.out", typed<gather>},
     {"aten::repeat_interleave.Tensor_out", typed<repeat_interleave>},
-    {"aten::scatter.src_out", typed<scatter>, Sharing::kFirst},
+    {"aten::scatter.src_out", typed<scatter<false>>, Sharing::kFirst},
     {"aten::scatter.value_out", typed<scatter_value>, Sharing::kFirst},
-    {"aten::scatter_add.out", typed<scatter_add>, Sharing::kFirst},
+    {"aten::scatter_add.out", typed<scatter<true>>, Sharing::kFirst},
     {"aten::sort.values", typed<sort>},
     {"aten::topk.values", typed<topk>},
 };

@@ -196,30 +196,6 @@ bool map_narrow(const Target& out, const std::array<Operand, N>& operands, const
   return fits;
 }
 
-}  // namespace
-
-template <std::size_t N>
-void map_with(const Target& out, const std::array<Operand, N>& operands, Domain domain, const Loops& loops,
-              const void* context) {
-  switch (domain) {
-    case Domain::kInt:
-      if (loops.narrow != nullptr && map_narrow(out, operands, loops, context)) {
-        return;
-      }
-      return map_in(out, operands, loops.whole, context);
-    case Domain::kFloat:
-      return map_in(out, operands, loops.single, context);
-    case Domain::kDouble:
-      return map_in(out, operands, loops.twice, context);
-  }
-}
-
-template void map_with(const Target&, const std::array<Operand, 1>&, Domain, const Loops&, const void*);
-template void map_with(const Target&, const std::array<Operand, 2>&, Domain, const Loops&, const void*);
-template void map_with(const Target&, const std::array<Operand, 3>&, Domain, const Loops&, const void*);
-
-namespace {
-
 // Computes nothing: by way of the type that computes with `in`.
 template <typename T>
 void convert(const Target& out, const Operand& in) {
@@ -243,7 +219,60 @@ void convert(const Target& out, const Operand& in) {
       });
 }
 
+struct Picking {
+  std::size_t element;
+  std::vector<std::vector<std::int64_t>> places;  // in bytes
+  std::vector<std::size_t> order;                 // dimensions as they lie in the output
+  bool together;                                  // the innermost lie so on both sides
+};
+
+// Dimension `i` of the order and those in it; returns the end of what is written.
+std::uint8_t* pick_dim(const Picking& all, std::size_t i, const std::uint8_t* from, std::uint8_t* to) {
+  const std::vector<std::int64_t>& places = all.places[all.order[i]];
+  if (i + 1 == all.order.size()) {
+    const std::size_t bytes = places.size() * all.element;
+    if (all.together) {
+      move_bytes(to, from, bytes);
+    } else {
+      pick_runs(all.element, all.element, from, places, to);
+    }
+    return to + bytes;
+  }
+  std::size_t bytes = 0;
+  for (std::size_t k = 0; k < places.size(); ++k) {
+    if (k > 0 && places[k] == places[k - 1]) {
+      std::memcpy(to, to - bytes, bytes);
+      to += bytes;
+    } else {
+      std::uint8_t* end = pick_dim(all, i + 1, from + places[k], to);
+      bytes = static_cast<std::size_t>(end - to);
+      to = end;
+    }
+  }
+  return to;
+}
+
 }  // namespace
+
+template <std::size_t N>
+void map_with(const Target& out, const std::array<Operand, N>& operands, Domain domain, const Loops& loops,
+              const void* context) {
+  switch (domain) {
+    case Domain::kInt:
+      if (loops.narrow != nullptr && map_narrow(out, operands, loops, context)) {
+        return;
+      }
+      return map_in(out, operands, loops.whole, context);
+    case Domain::kFloat:
+      return map_in(out, operands, loops.single, context);
+    case Domain::kDouble:
+      return map_in(out, operands, loops.twice, context);
+  }
+}
+
+template void map_with(const Target&, const std::array<Operand, 1>&, Domain, const Loops&, const void*);
+template void map_with(const Target&, const std::array<Operand, 2>&, Domain, const Loops&, const void*);
+template void map_with(const Target&, const std::array<Operand, 3>&, Domain, const Loops&, const void*);
 
 void copy(const Target& out, const Operand& in) {
   if (in.dtype != out.operand.dtype) {
@@ -285,43 +314,6 @@ Part part_of(const TensorView& view, std::size_t dim, std::int64_t start, std::i
   advance(&part.operand, start * part.operand.steps[dim]);
   return part;
 }
-
-namespace {
-
-struct Picking {
-  std::size_t element;
-  std::vector<std::vector<std::int64_t>> places;  // in bytes
-  std::vector<std::size_t> order;                 // dimensions as they lie in the output
-  bool together;                                  // the innermost lie so on both sides
-};
-
-// Dimension `i` of the order and those in it; returns the end of what is written.
-std::uint8_t* pick_dim(const Picking& all, std::size_t i, const std::uint8_t* from, std::uint8_t* to) {
-  const std::vector<std::int64_t>& places = all.places[all.order[i]];
-  if (i + 1 == all.order.size()) {
-    const std::size_t bytes = places.size() * all.element;
-    if (all.together) {
-      move_bytes(to, from, bytes);
-    } else {
-      pick_runs(all.element, all.element, from, places, to);
-    }
-    return to + bytes;
-  }
-  std::size_t bytes = 0;
-  for (std::size_t k = 0; k < places.size(); ++k) {
-    if (k > 0 && places[k] == places[k - 1]) {
-      std::memcpy(to, to - bytes, bytes);
-      to += bytes;
-    } else {
-      std::uint8_t* end = pick_dim(all, i + 1, from + places[k], to);
-      bytes = static_cast<std::size_t>(end - to);
-      to = end;
-    }
-  }
-  return to;
-}
-
-}  // namespace
 
 void pick_places(const TensorView& in, std::vector<std::vector<std::int64_t>> places, TensorView& out) {
   const auto steps = in.strides();

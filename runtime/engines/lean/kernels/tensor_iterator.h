@@ -25,8 +25,6 @@ struct Operand {
   std::array<std::int64_t, kMostDims> steps{};
 };
 
-struct Number;
-
 // What a kernel answers when its arguments do not go together.
 Status mismatch(std::string what);
 
@@ -92,8 +90,7 @@ void visit_rows(const Axes& axes, const Target& out, const std::array<Operand, N
 }
 }  // namespace detail
 
-// Calls visit(out, out_step, in, in_steps, length) for every row: `in` points to `N` addresses. Steps are in
-// elements.
+// Calls visit(out, out_step, in, in_steps, length) for every row. Steps are in elements.
 template <std::size_t N, typename Visit>
 void for_each_row(const Target& out, const std::array<Operand, N>& operands, Visit visit) {
   detail::visit_rows(detail::axes_of(out, operands.data(), N), out, operands, visit);
@@ -128,8 +125,7 @@ auto in_floats(DType dtype, F f) {
   return dtype == DType::kFloat64 ? f(double{}) : f(float{});
 }
 
-// out = in, element by element, where `in` has steps for each of out's dimensions: in runs, or converted
-// where the types differ.
+// out = in, converted where the types differ; `in` has steps for each of out's dimensions.
 void copy(const Target& out, const Operand& in);
 // Writes `number`, converted, to every element.
 void fill(const Target& out, const Number& number);
@@ -152,8 +148,6 @@ void advance(Operand* operand, std::int64_t elements);
 // Gives `out` this shape and copies the operand, which has steps for each of its dimensions.
 Status copy_as(TensorView& out, const Shape& shape, const Operand& operand);
 
-// Operators that compute each element on its own.
-
 // What an operator computes in.
 enum class In : std::uint8_t {
   kOwn,     // its arguments' type
@@ -164,8 +158,7 @@ enum class In : std::uint8_t {
   kWhole,   // integers
 };
 
-// An operator's loops, one for each type that is computed in; nullptr for a type that it never is computed
-// in.
+// An operator's loops, one for each type that it may be computed in.
 struct Loops {
   Loop<std::int64_t> whole = nullptr;
   Loop<float> single = nullptr;

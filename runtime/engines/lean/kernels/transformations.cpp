@@ -1,5 +1,4 @@
-// Operators that put elements in another order, leave some of them out, put others around them, or put
-// tensors together.
+// Operators that put elements in another order, take some of them, pad them, or put tensors together.
 #include <algorithm>
 
 #include "lean/kernels/kernel.h"
@@ -170,8 +169,6 @@ Status constant_pad(const TensorView& in, const std::vector<std::int64_t>& pad, 
   copy(target, source);
   return {};
 }
-
-// Operators that put tensors together, take them apart or repeat them, and slices.
 
 // The part at one place of a dimension, without that dimension.
 Part place_in(const TensorView& view, std::size_t dim, std::int64_t place) {

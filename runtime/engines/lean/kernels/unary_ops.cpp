@@ -7,7 +7,6 @@
 #include <type_traits>
 #include <variant>
 
-#include "lean/kernels/elements.h"
 #include "lean/kernels/kernel.h"
 #include "lean/kernels/reduction.h"
 #include "lean/kernels/tensor_iterator.h"
@@ -23,9 +22,7 @@ T to_six(T x) {
 }
 
 // Each operator: its name, what it computes in, and what it makes of x, a T. The least integer is its own
-// negative (-fwrapv). Zig's C library, of Android's
-// and ARMv6's runners, gives acosh of numbers below 1, too. Ties are rounded to even, as the processor does
-// by default.
+// negative (-fwrapv). Some C libraries (Zig's) give acosh of numbers below 1, too. Ties are rounded to even.
 #define SLIPWAY_UNARY_OPS(OP)                                                     \
   OP(abs, kNarrow, x < 0 ? T(-x) : x == 0 ? T(0) : x)                             \
   OP(acos, kFloats, std::acos(x))                                                 \
@@ -109,8 +106,6 @@ Status clamp(const TensorView& in, std::optional<Number> low, std::optional<Numb
   });
 }
 
-// Activations that have parameters, gated linear units, softmax and its logarithm.
-
 Status gelu(const TensorView& in, const EValue& approximate, TensorView& out) {
   const auto* text = std::get_if<std::string_view>(&approximate);
   if (text != nullptr && *text != "tanh" && *text != "none") {
@@ -191,7 +186,6 @@ void softmax_of_lines(T* elements, std::size_t length) {
   }
 }
 
-// aten::_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out)
 template <bool Log>
 Status softmax(const TensorView& in, LineDim dim, Unused /*half_to_float*/, TensorView& out) {
   SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));

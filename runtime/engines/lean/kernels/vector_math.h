@@ -2,8 +2,7 @@
 // that files with an instruction set of their own use, too, are always inlined: no copy is left that others
 // might be linked to.
 //
-// Polynomials fitted to the functions at 400 points with mpmath; test_vector_math.cpp has their errors.
-// Double goes to the C library.
+// Polynomials fitted to the functions at 400 points with mpmath. Double goes to the C library.
 #pragma once
 
 #include <cmath>

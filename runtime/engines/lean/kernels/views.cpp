@@ -172,8 +172,7 @@ Status as_strided_copy(const TensorView& in, const Shape& shape, const std::vect
 }
 
 // aten::clone.out(Tensor self, *, MemoryFormat? memory_format=None, Tensor(a!) out) and the like: a copy in
-// the output's own memory order and element type. Between the two stand settings that the output's tensor has
-// taken up already.
+// the output's own memory order and element type, which the settings between the two only repeat.
 template <std::size_t kOutAt>
 Status copy_to(Arguments& arguments) {
   const TensorView& in = arguments.tensor(0);
@@ -194,16 +193,16 @@ Status copy_in_place(TensorView& self, const TensorView& source, Unused non_bloc
 }
 
 constexpr KernelEntry kViewTable[] = {
-    {"aten::_to_copy.out", copy_to<3>, 4, Sharing::kEach},
-    {"aten::alias_copy.out", copy_to<1>, 2, Sharing::kEach},
+    {"aten::_to_copy.out", {copy_to<3>, 4}, Sharing::kEach},
+    {"aten::alias_copy.out", {copy_to<1>, 2}, Sharing::kEach},
     {"aten::as_strided_copy.out", typed<as_strided_copy>},
-    {"aten::clone.out", copy_to<2>, 3, Sharing::kEach},
+    {"aten::clone.out", {copy_to<2>, 3}, Sharing::kEach},
     {"aten::copy.out", typed<copy_out>, Sharing::kEach},
     {"aten::copy_", typed<copy_in_place>, Sharing::kSelfEach},
-    {"aten::detach_copy.out", copy_to<1>, 2, Sharing::kEach},
+    {"aten::detach_copy.out", {copy_to<1>, 2}, Sharing::kEach},
     {"aten::diagonal_copy.out", typed<diagonal_copy>},
     {"aten::expand_copy.out", typed<expand_copy>},
-    {"aten::lift_fresh_copy.out", copy_to<1>, 2, Sharing::kEach},
+    {"aten::lift_fresh_copy.out", {copy_to<1>, 2}, Sharing::kEach},
     {"aten::permute_copy.out", typed<permute_copy>},
     {"aten::squeeze_copy.dim_out", typed<squeeze_dim>},
     {"aten::squeeze_copy.dims_out", typed<squeeze_dims>},
@@ -212,10 +211,11 @@ constexpr KernelEntry kViewTable[] = {
     {"aten::unfold_copy.out", typed<unfold_copy>},
     {"aten::unsqueeze_copy.out", typed<unsqueeze_copy>},
     {"aten::view_copy.out", typed<view_copy>},
-    {"dim_order_ops::_clone_dim_order.out", copy_to<3>, 4, Sharing::kEach},
-    {"dim_order_ops::_to_dim_order_copy.out", copy_to<3>, 4, Sharing::kEach},
-    {"et_copy::_d2h_copy.out", copy_to<1>, 2, Sharing::kEach},
-    {"et_copy::_h2d_copy.out", copy_to<1>, 2, Sharing::kEach},
+    {"dim_order_ops::_clone_dim_order.out", {copy_to<3>, 4}, Sharing::kEach},
+    {"dim_order_ops::_to_dim_order_copy.out", {copy_to<3>, 4}, Sharing::kEach},
+    {"et_copy::_d2h_copy.out", {copy_to<1>, 2}, Sharing::kEach},
+    {"et_copy::_h2d_copy.out", {copy_to<1>, 2}, Sharing::kEach},
+    {"llama::fallback.out", {copy_to<1>, 2}},
 };
 
 }  // namespace

@@ -65,8 +65,6 @@ const KaiWay kDynamic8[] = {
     WAY(0x4B410003, use_arm_neon_dot, qai8dxp4x4_qsi8cxp4x4_16x4_neon_dotprod, "neondot",
         qai8dxp1x4_qsi8cxp4x4_1x4_neon_dotprod, "neondot"),
 };
-#undef WAY
-#undef KERNEL
 
 }  // namespace
 

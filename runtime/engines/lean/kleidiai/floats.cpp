@@ -94,7 +94,6 @@ void pack_floats(const MatrixLayer& layer, const KaiWay& way, std::size_t batch,
           lhs_imatmul_pack_x16p2vlx2_x16p_sme)
 const WindowKernel kHalfSme2Windows = HALF_WINDOWS(f16p2vlx2_f16p2vlx2_2vlx2vl_sme2_mopa, "neonsme2");
 const WindowKernel kHalfSmeWindows = HALF_WINDOWS(f16p2vlx2_f16p2vlx2b_2vlx2vl_sme_mopa, "neonsme");
-#undef HALF_WINDOWS
 constexpr auto kPackHalves = pack_floats<Half, kai_run_rhs_imatmul_pack_kxn_x16p2vlx2b_x16_x16_sme>;
 
 const KaiWay kHalf[] = {
@@ -126,7 +125,6 @@ const KaiWay kHalf[] = {
           lhs_imatmul_pack_x32p2vlx1_x32p_sme)
 const WindowKernel kSingleSme2Windows = SINGLE_WINDOWS(f32p2vlx1_f32p2vlx1b_2vlx2vl_sme2_mopa, "neonsme2");
 const WindowKernel kSingleSmeWindows = SINGLE_WINDOWS(f32p2vlx1_f32p2vlx1b_2vlx2vl_sme_mopa, "neonsme");
-#undef SINGLE_WINDOWS
 constexpr auto kPackSingles = pack_floats<float, kai_run_rhs_imatmul_pack_kxn_x32p2vlx1b_x32_x32_sme>;
 
 const KaiWay kSingle[] = {
@@ -141,11 +139,6 @@ const KaiWay kSingle[] = {
      SLIPWAY_ROWS(lhs_pack_f32p2vlx1_f32_sme), WEIGHTS(rhs_pack_kxn_f32p2vlx1biasf32_f32_f32_sme, 1),
      &kSingleSmeWindows, kPackSingles, "PF32", sizeof(float)},
 };
-#undef WINDOWS
-#undef WEIGHTS
-#undef PLAIN
-#undef PACKED
-#undef ROWS_ARGUMENTS
 
 }  // namespace
 

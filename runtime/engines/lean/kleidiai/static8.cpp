@@ -103,11 +103,6 @@ const KaiWay kStatic8[] = {
     WAY(use_arm_sme, PACKED(qai8p2vlx4_qsi8cxp2vlx4sb_2vlx2vl_sme_mopa, "neonsme"),
         PACKED(qai8p2vlx4_qsi8cxp2vlx4sb_2vlx2vl_sme_mopa, "neonsme"), kSmeWindows),
 };
-#undef WAY
-#undef WINDOWS
-#undef PLAIN
-#undef PACKED
-#undef RUN
 
 }  // namespace
 

@@ -7,8 +7,7 @@
 namespace slipway::lean {
 namespace {
 
-// Lists are looked through once for each call that names them: a damaged file may name one of a million items
-// a million times.
+// Items of lists that calls name: a damaged file may name a list of a million items a million times.
 constexpr std::size_t kMostItems = std::size_t{1} << 24;
 
 Status wrong(const Call& call, const std::string& what) {
@@ -29,7 +28,6 @@ bool is_cache(Sharing sharing, std::size_t argument) {
 
 }  // namespace
 
-// Whether two tensors are the same elements of the same memory.
 bool CallCheck::same_place(std::int32_t a, std::int32_t b) const {
   const auto* first = std::get_if<TensorView>(&value(a));
   const auto* second = std::get_if<TensorView>(&value(b));
@@ -76,8 +74,7 @@ std::size_t CallCheck::outputs_begin(const KernelEntry& entry, const std::int32_
   return begin;
 }
 
-// The memory of an argument's tensor, or of those in its list. False when lists have been looked through too
-// often.
+// The memory of an argument's tensor, or of those in its list; false beyond kMostItems.
 bool CallCheck::add(const std::int32_t* arguments, std::size_t argument, std::vector<Part>* parts) {
   const auto one = [&](std::int32_t item) {
     const auto* view = item < 0 ? nullptr : std::get_if<TensorView>(&value(item));

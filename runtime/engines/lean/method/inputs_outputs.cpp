@@ -63,6 +63,12 @@ bool readable_there(const TensorView& view, const InputBytes& input) {
           (address + input.size - 1) / kLeastPage == (address + input.size - 1 + kReadBehind) / kLeastPage);
 }
 
+// "aten::add.out" is add.out to the Inspector; other libraries' operators keep their names' first half.
+std::string native_name(const std::string& op) {
+  constexpr char kAten[] = "aten::";
+  return kNativeCall + (op.rfind(kAten, 0) == 0 ? op.substr(sizeof(kAten) - 1) : op);
+}
+
 }  // namespace
 
 Status Method::set_input(std::size_t index, const Tensor& input) {
@@ -236,8 +242,7 @@ void Method::find_shared_inputs() {
   }
 }
 
-// An exporter leaves out views of other values, too: what was written before, under another name, is no
-// state.
+// Exporters leave out views of other values, too: what was written under another name before is no state.
 std::vector<std::pair<std::uint8_t*, std::size_t>> Method::state() const {
   std::vector<FirstUse> uses = first_uses();
   for (const std::int32_t input : *plan_->inputs()) {
@@ -292,8 +297,7 @@ std::vector<Fallback> Method::fallbacks() const {
     return all;
   }
   for (const auto& delegate : delegates_) {
-    const std::optional<Fallback> found = delegate->fallback();
-    if (found) {
+    if (const std::optional<Fallback> found = delegate->fallback()) {
       all.push_back(*found);
     }
   }
@@ -334,16 +338,6 @@ void Method::record_values(const Instruction& instruction, std::size_t index) {
     }
   }
 }
-
-namespace {
-
-// "aten::add.out" is add.out to the Inspector; other libraries' operators keep their names' first half.
-std::string native_name(const std::string& op) {
-  constexpr char kAten[] = "aten::";
-  return kNativeCall + (op.rfind(kAten, 0) == 0 ? op.substr(sizeof(kAten) - 1) : op);
-}
-
-}  // namespace
 
 void Recorder::begin(const char* block) {
   for (TraceBlock& before : blocks_) {

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <set>
 
+#include "base/text.h"
 #include "lean/method/calls.h"
 #include "program_file.h"
 #include "program_info.h"
@@ -175,12 +176,11 @@ Status Method::give_memory(const pte::Tensor& tensor, std::size_t index, TensorV
     view->constant = true;
     return {};
   }
-  const bool given = std::find(plan_->inputs()->begin(), plan_->inputs()->end(),
-                               static_cast<std::int32_t>(index)) != plan_->inputs()->end();
+  const auto named = [index](const flatbuffers::Vector<std::int32_t>& values) {
+    return std::find(values.begin(), values.end(), static_cast<std::int32_t>(index)) != values.end();
+  };
   // An input is copied here, an output that the exporter planned no memory for is written here.
-  const bool returned = std::find(plan_->outputs()->begin(), plan_->outputs()->end(),
-                                  static_cast<std::int32_t>(index)) != plan_->outputs()->end();
-  if (given || returned) {
+  if (named(*plan_->inputs()) || named(*plan_->outputs())) {
     view->data = memory_.allocate(bytes);
     if (view->data == nullptr) {
       return no_memory(bytes);
@@ -207,12 +207,8 @@ Status Method::find_operators(std::vector<const KernelEntry*>* kernels) const {
   }
   std::sort(missing.begin(), missing.end());
   missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
-  std::string list;
-  for (const std::string& name : missing) {
-    list += (list.empty() ? "" : ", ") + name;
-  }
   return {
-      Code::kMissingOperator, "This runner has no kernel for " + list + ".",
+      Code::kMissingOperator, "This runner has no kernel for " + joined(missing) + ".",
       kSelective ? kRebuild : "delegate the operators, or use the engine executorch where the target has it",
       missing};
 }
@@ -250,8 +246,12 @@ Status Method::make_delegates() {
 }
 
 Status Method::make_instructions(const std::vector<const KernelEntry*>& kernels) {
+  if (plan_->chains() == nullptr || plan_->chains()->size() == 0 ||
+      plan_->chains()->Get(0)->instructions() == nullptr) {
+    return {};
+  }
   CallCheck calls(values_);
-  for (const pte::Instruction* stored : instructions_of(*plan_)) {
+  for (const pte::Instruction* stored : *plan_->chains()->Get(0)->instructions()) {
     Instruction instruction;
     const auto take = [&instruction](Action action, const flatbuffers::Vector<std::int32_t>& arguments) {
       instruction.action = action;

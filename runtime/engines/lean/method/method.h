@@ -44,11 +44,9 @@ class Method {
 
   // How often one execution may jump backwards. Exporters write such jumps for map and scan, one for each
   // element; in a damaged program they may lead round and round.
-  static constexpr unsigned kMostJumps = 10'000'000;
   void set_most_jumps(unsigned most) { most_jumps_ = most; }
 
-  // Copies an input to where the method reads it; leaves it where it is if nothing writes there. It must
-  // outlive the next execution.
+  // Copies an input, unless nothing writes to it. It must outlive the next execution.
   Status set_input(std::size_t index, const Tensor& input);
   // Lets the next execution read an input where it is, if it can be read there; else copies it (`copied`).
   Status give_input(std::size_t index, const InputBytes& input, bool* copied);
@@ -56,8 +54,7 @@ class Method {
   Result<Tensor> output(std::size_t index) const;
   // An output that lies in memory in row-major order, as the last execution left it; nullptr for others.
   const TensorView* output_in_place(std::size_t index) const;
-  // Memory that an execution reads before it writes there: what the last one left (caches and other mutable
-  // buffers). By address, each byte once.
+  // Memory that an execution reads before it writes there (mutable buffers). By address, each byte once.
   std::vector<std::pair<std::uint8_t*, std::size_t>> state() const;
   // Whether shapes are the same at every execution.
   bool fixed_shapes() const;
@@ -142,7 +139,7 @@ class Method {
   std::vector<std::size_t> line_ends_;
   std::vector<TensorView*> delegate_arguments_;
   Scratch scratch_;
-  unsigned most_jumps_ = kMostJumps;
+  unsigned most_jumps_ = 10'000'000;
 };
 
 }  // namespace slipway::lean
