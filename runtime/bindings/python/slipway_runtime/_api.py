@@ -24,8 +24,6 @@ _BFLOAT16 = _NUMBERS["bfloat16"]
 _DTYPES = {number: np.dtype("V2" if number == _BFLOAT16 else name) for name, number in _NUMBERS.items()}
 """bfloat16, which NumPy lacks: two bytes that NumPy does not interpret."""
 
-_FIX = "an array of the type that Method.inputs names"
-
 
 def version() -> str:
     """The library's version."""
@@ -121,7 +119,8 @@ class Method:
         try:
             return _array(value, wanted)
         except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-            raise InputError(_native.INPUT, f"Input {index} of {self.name} cannot be read: {error}", _FIX) from error
+            fix = "an array of the type that Method.inputs names"
+            raise InputError(_native.INPUT, f"Input {index} of {self.name} cannot be read: {error}", fix) from error
 
     def _output(self, index: int) -> Any:
         tensor = _native.Tensor()
