@@ -212,6 +212,11 @@ std::string to_text(const Shape& shape) {
   return text;
 }
 
+std::vector<std::uint8_t> bytes_at(const void* data, std::size_t size) {
+  const auto* first = static_cast<const std::uint8_t*>(data);
+  return {first, first + size};
+}
+
 // IEEE 754 half precision: 1 sign, 5 exponent, 10 mantissa bits.
 float float16_value(std::uint16_t bits) {
   const int exponent = (bits >> 10) & 31;

@@ -5,12 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <set>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/platform.h"
@@ -177,8 +175,7 @@ void add_machine(const std::string& root, std::optional<MemoryLeft>* least) {
   }
 }
 
-// The control group (version 2) and all above it; in a container the path may lead nowhere, and the
-// container's own is the root. Its line is "0::/user.slice".
+// The control group (version 2); its line is "0::/user.slice", and all above it up to a container's own root.
 void add_groups(const std::string& root, std::optional<MemoryLeft>* least) {
   const std::string groups = system_text(root + "/proc/self/cgroup");
   const std::vector<std::string_view> lines = pieces(groups, "\n");

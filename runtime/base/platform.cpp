@@ -3,17 +3,14 @@
 
 #include <chrono>
 #include <mutex>
-#include <string>
 #include <system_error>
 #include <thread>
-#include <vector>
 
 namespace slipway {
 namespace {
 
 std::string mebibytes(std::uint64_t bytes) {
-  constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20;
-  return std::to_string(bytes / kMebibyte) + " MiB";
+  return std::to_string(bytes >> 20) + " MiB";
 }
 
 }  // namespace

@@ -94,10 +94,9 @@ struct SelfPortrait {
 };
 
 // Writes a file of these parts, one after the other, under a temporary name beside `path`, syncs it and
-// renames it into place: under its final name the file is whole or not there. Replaces an existing file, and
-// nothing else: a pipe, a terminal and the like (/dev/null) get the bytes as they come, a link or a folder is
-// refused, and for a file with a portrait all of these; only its owner may write to such a file. kOutput on
-// failure, nothing left behind.
+// renames it into place, over an existing file: it is whole or not there. A pipe, a terminal and the like
+// (/dev/null) get the bytes as they come, a link or a folder is refused; for a file with a portrait all of
+// these are, and only its owner may write to it. kOutput on failure, nothing left behind.
 Status write_file(const std::string& path, const std::vector<FilePart>& parts,
                   const SelfPortrait& portrait = {});
 
@@ -113,8 +112,7 @@ std::string own_path();
 // Nanoseconds since 1970, by the clock.
 std::int64_t wall_clock();
 
-// All of a file whose size nobody knows before, as that of /proc/cpuinfo; empty when it cannot
-// be read.
+// All of a file whose size nobody knows before, as that of /proc/cpuinfo; empty when it cannot be read.
 std::string system_text(const std::string& path);
 
 // The largest resident set of this process so far, in bytes; 0 when the system does not tell.
@@ -150,16 +148,15 @@ struct MemoryLeft {
 };
 
 // The least of what the system has left (on Linux MemAvailable and free swap), what the control groups of
-// this process leave (version 2), and its own limits (RLIMIT_AS, RLIMIT_DATA). Nothing where the
-// system reports none of these.
+// this process leave (version 2), and its own limits (RLIMIT_AS, RLIMIT_DATA). Nothing where it tells none.
 std::optional<MemoryLeft> memory_left();
 
 // The same below another root than "/", for tests; without this process's own limits.
 std::optional<MemoryLeft> memory_left_below(const std::string& root);
 
-// kMemory when `what` ("method forward") takes more bytes than are left. Up to kAlwaysTried nothing is
-// compared: so little is simply tried.
+// So little memory is simply tried.
 inline constexpr std::uint64_t kAlwaysTried = std::uint64_t{16} << 20;
+// kMemory when `what` ("method forward") takes more bytes than are left, and more than kAlwaysTried.
 Status check_room(std::uint64_t bytes, const std::string& what);
 
 }  // namespace slipway

@@ -11,7 +11,6 @@
 #endif
 
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
@@ -72,8 +71,7 @@ int write_all(int descriptor, const void* data, std::size_t size) {
   return 0;
 }
 
-// What a rename onto that name would put out of the way, and should not; nullptr for an ordinary file, or
-// none.
+// What a rename onto that name must not replace; nullptr for an ordinary file, or none.
 const char* not_a_file(const std::string& path) {
   struct stat status = {};
   if (::lstat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode)) {
@@ -84,8 +82,7 @@ const char* not_a_file(const std::string& path) {
                                    : "it is no file";
 }
 
-// A descriptor of what takes bytes as they come: /dev/null, a pipe, a terminal; -1 when the path names
-// something else.
+// A descriptor of what takes bytes as they come: /dev/null, a pipe, a terminal; -1 for anything else.
 int open_stream(const std::string& path) {
   struct stat status = {};
   const bool takes =
@@ -151,8 +148,7 @@ void set_modified(int descriptor, const SelfPortrait& portrait) {
 
 constexpr std::size_t kReserve = std::size_t{1} << 20;  // more than what is mapped behind a file
 
-// Address space that a file of that size takes: kernels read whole registers, so that some bytes behind its
-// last one must be there, too.
+// Address space that a file of that size takes, with the bytes behind its last one that kernels may read.
 std::size_t mapped_size(std::size_t size) {
   return (size + kReadBehind + page_size() - 1) / page_size() * page_size();
 }
@@ -166,9 +162,12 @@ Status cannot_map(const std::string& name, const std::string& what, const std::s
   return {Code::kFile, "Cannot read " + name + ": " + what + ".", fix, {name}};
 }
 
-// Maps so many bytes of a file, at least one, from `offset` on.
+// Maps so many bytes of a file from `offset` on; nullptr for 0 bytes.
 Result<const std::uint8_t*> map_part(int descriptor, std::uint64_t offset, std::uint64_t size,
                                      const std::string& name) {
+  if (size == 0) {
+    return nullptr;
+  }
   if (size > SIZE_MAX - kReserve) {
     return cannot_map(name, "it is larger than this machine's address space", "use a 64-bit target");
   }
@@ -176,19 +175,17 @@ Result<const std::uint8_t*> map_part(int descriptor, std::uint64_t offset, std::
   const std::size_t bytes = before + static_cast<std::size_t>(size);
   const std::size_t mapped = mapped_size(bytes);
   void* data = ::mmap(nullptr, mapped, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (data != MAP_FAILED && ::mmap(data, bytes, PROT_READ, MAP_PRIVATE | MAP_FIXED, descriptor,
-                                   static_cast<off_t>(offset - before)) == MAP_FAILED) {
-    const int error = errno;
+  int error = data == MAP_FAILED ? errno : 0;
+  if (error == 0 && ::mmap(data, bytes, PROT_READ, MAP_PRIVATE | MAP_FIXED, descriptor,
+                           static_cast<off_t>(offset - before)) == MAP_FAILED) {
+    error = errno;
     ::munmap(data, mapped);
-    errno = error;
-    data = MAP_FAILED;
   }
-  if (data == MAP_FAILED) {
-    const int error = errno;
-    if (error == ENOMEM) {
-      return Status(Code::kMemory, "No address space to map " + name + ".",
-                    "raise the memory limit (ulimit -v)");
-    }
+  if (error == ENOMEM) {
+    return Status(Code::kMemory, "No address space to map " + name + ".",
+                  "raise the memory limit (ulimit -v)");
+  }
+  if (error != 0) {
     return cannot_map(name, std::strerror(error), "copy the file to a local disk");
   }
   return static_cast<const std::uint8_t*>(data) + before;
@@ -215,9 +212,6 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
                 "name the file itself");
   }
   const auto size = static_cast<std::uint64_t>(status.st_size);
-  if (size == 0) {
-    return MappedFile(nullptr, 0, identity_of(status));
-  }
   SLIPWAY_TRY(const std::uint8_t* data, map_part(descriptor.get(), 0, size, path));
   return MappedFile(data, static_cast<std::size_t>(size), identity_of(status));
 }
@@ -234,9 +228,6 @@ Result<MappedFile> MappedFile::open_part(int descriptor, std::uint64_t offset, s
                       "compare offset and size with the file's size");
   }
   const std::uint64_t wanted = size == 0 ? whole - offset : size;
-  if (wanted == 0) {
-    return MappedFile(nullptr, 0, identity_of(status));
-  }
   SLIPWAY_TRY(const std::uint8_t* data, map_part(descriptor, offset, wanted, name));
   return MappedFile(data, static_cast<std::size_t>(wanted), identity_of(status));
 }
@@ -300,8 +291,7 @@ Status write_file(const std::string& path, const std::vector<FilePart>& parts, c
                             : of_itself      ? -1
                                              : open_stream(path));
   if (descriptor.get() < 0) {
-    const int error = errno;
-    return other == nullptr ? cannot_write(path, error)
+    return other == nullptr ? cannot_write(path, errno)
                             : Status(Code::kOutput, "Cannot write " + path + ": " + other + ".",
                                      "name a file, or a new name", {path});
   }

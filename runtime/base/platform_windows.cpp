@@ -260,8 +260,7 @@ Status write_file(const std::string& path, const std::vector<FilePart>& parts, c
   std::wstring temporary;
   Handle file(create_temporary(wide, &temporary));
   if (!file.valid()) {
-    const DWORD error = ::GetLastError();
-    return cannot_write(path, error);
+    return cannot_write(path, ::GetLastError());
   }
   if (portrait.paint) {
     portrait.paint(identity_of(file.get()).number);

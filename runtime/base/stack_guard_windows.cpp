@@ -5,7 +5,6 @@
 #include <windows.h>
 
 #include <cstdint>
-#include <cstdlib>
 
 #if defined(__clang__) || __GNUC__ >= 11
 #define SLIPWAY_UNGUARDED __attribute__((no_stack_protector))
@@ -19,11 +18,7 @@ extern "C" {
 std::uintptr_t __stack_chk_guard = 0x00000aff;
 
 // NOLINTNEXTLINE(bugprone-reserved-identifier): the compiler's name
-[[noreturn]] void __stack_chk_fail();
-
-}  // extern "C"
-
-extern "C" SLIPWAY_UNGUARDED void __stack_chk_fail() {
+[[noreturn]] SLIPWAY_UNGUARDED void __stack_chk_fail() {
   // Nothing that is on this stack can be trusted: no handler of ours runs.
   static const char text[] = "*** stack smashing detected ***\n";
   DWORD written = 0;
@@ -34,14 +29,15 @@ extern "C" SLIPWAY_UNGUARDED void __stack_chk_fail() {
   }
 }
 
+}  // extern "C"
+
 namespace {
 
 // Made before any other constructor, for what runs now must not return through a function that it guards.
 __attribute__((constructor(101))) SLIPWAY_UNGUARDED void make_guard() {
   using Random = BOOLEAN(WINAPI*)(PVOID, ULONG);
   std::uintptr_t value = 0;
-  // RtlGenRandom under its exported name: advapi32 has it on every Windows, and takes no further library with
-  // it.
+  // RtlGenRandom under its exported name: advapi32 has it on every Windows, and needs no further library.
   HMODULE library = ::LoadLibraryW(L"advapi32.dll");
   FARPROC found = library != nullptr ? ::GetProcAddress(library, "SystemFunction036") : nullptr;
   if (found != nullptr) {

@@ -14,8 +14,7 @@ std::size_t utf8_length(std::string_view text);
 // excepted, becomes U+FFFD. For names out of files that nobody vouches for.
 std::string printable(std::string_view text);
 
-// What stands between the `separators`, without empty pieces: words of a line, lines of a file. Views of
-// `text`.
+// What stands between the `separators`, without empty pieces: a line's words, a file's lines. Views of it.
 std::vector<std::string_view> pieces(std::string_view text, std::string_view separators);
 
 // Without these characters at either end.
@@ -25,8 +24,7 @@ std::string trimmed(std::string_view text, std::string_view characters);
 std::string joined(const std::vector<std::string>& words);
 
 #ifdef _WIN32
-// Between UTF-8, which is all of our text, and Windows' UTF-16.
-// What is no UTF-8 becomes a replacement character.
+// Between our UTF-8 and Windows' UTF-16. What is no UTF-8 becomes a replacement character.
 std::wstring to_wide(const std::string& text);
 std::string to_utf8(const wchar_t* text);
 

@@ -1,6 +1,5 @@
 // A loop as of a camera: camera model.pte frame.bin output.bin [frames]. A driver fills the frames of a ring
-// in turn; the model runs on each where it lies. The first frame comes from the file, every later one is
-// dimmer.
+// in turn; the model runs on each where it lies. The file has the first frame, every later one is dimmer.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

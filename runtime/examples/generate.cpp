@@ -1,5 +1,4 @@
-// Goes on with a text: generate model.pte ids.txt 32. Numbers of tokens in, and numbers of tokens out, each
-// as it comes.
+// Goes on with a text: generate model.pte ids.txt 32. Numbers of tokens in and out, each as it comes.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>

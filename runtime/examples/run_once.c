@@ -1,5 +1,4 @@
-/* Runs a model once: run_once model.pte input.bin output.bin. The files hold a tensor's elements, nothing
- * else. */
+/* Runs a model once: run_once model.pte input.bin output.bin. The files hold a tensor's elements. */
 #include <slipway/slipway.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -12,7 +12,6 @@
 #include <optional>
 #include <shared_mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/checksum.h"

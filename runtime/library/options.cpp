@@ -4,6 +4,34 @@
 
 namespace slipway {
 
+slipway_error* no_memory_error() {
+  static slipway_error error{out_of_memory()};
+  return &error;
+}
+
+slipway_error* error_of(Status status) {
+  if (status.ok()) {
+    return nullptr;
+  }
+  auto* error = new (std::nothrow) slipway_error{std::move(status)};
+  return error == nullptr ? no_memory_error() : error;
+}
+
+slipway_error* usage_error(const char* message, const char* fix) {
+  return guarded([&] { return Status(Code::kUsage, message, fix); });
+}
+
+std::int32_t to_public(DType dtype) {
+  static_assert(static_cast<int>(DType::kNone) == SLIPWAY_NONE, "what follows kUnknown keeps its number");
+  const auto number = static_cast<std::int32_t>(dtype);
+  return dtype < DType::kUnknown ? number + 1 : dtype == DType::kUnknown ? SLIPWAY_UNKNOWN : number;
+}
+
+DType to_dtype(std::int32_t dtype) {
+  const bool known = dtype > SLIPWAY_UNKNOWN && dtype <= SLIPWAY_COMPLEX128;
+  return known ? static_cast<DType>(dtype < SLIPWAY_NONE ? dtype - 1 : dtype) : DType::kUnknown;
+}
+
 Result<Threads> start_threads(std::uint32_t count) {
   const std::uint32_t wanted = count == 0 ? std::min(usable_cores(), kMostThreads) : count;
   if (wanted <= 1) {
@@ -18,6 +46,16 @@ Result<Threads> start_threads(std::uint32_t count) {
 }
 
 namespace {
+
+static_assert(SLIPWAY_BOOL == static_cast<int>(DType::kBool) + 1);
+static_assert(SLIPWAY_FLOAT64 == static_cast<int>(DType::kFloat64) + 1);
+static_assert(static_cast<int>(DType::kUnknown) == SLIPWAY_FLOAT64);
+static_assert(SLIPWAY_USAGE == static_cast<int>(Code::kUsage) &&
+              SLIPWAY_LIMIT == static_cast<int>(Code::kLimit));
+static_assert(SLIPWAY_MAX_DIMS == lean::kMostDims && SLIPWAY_READ_BEHIND == kReadBehind);
+
+// Made when the library is loaded: later there may be no memory for it.
+[[maybe_unused]] const slipway_error* const prepared = no_memory_error();
 
 slipway_error* set_text(slipway_options* options, std::string slipway_options::* member, const char* text) {
   return guarded("An option needs options and a text.", {options, text}, [&] {
@@ -90,58 +128,6 @@ slipway_error* slipway_options_set_max_jumps(slipway_options* options, uint32_t 
     return Status();
   });
 }
-
-}  // extern "C"
-
-namespace slipway {
-namespace {
-
-static_assert(SLIPWAY_BOOL == static_cast<int>(DType::kBool) + 1);
-static_assert(SLIPWAY_FLOAT64 == static_cast<int>(DType::kFloat64) + 1);
-static_assert(static_cast<int>(DType::kUnknown) == SLIPWAY_FLOAT64);
-static_assert(SLIPWAY_USAGE == static_cast<int>(Code::kUsage) &&
-              SLIPWAY_LIMIT == static_cast<int>(Code::kLimit));
-static_assert(SLIPWAY_MAX_DIMS == lean::kMostDims && SLIPWAY_READ_BEHIND == kReadBehind);
-
-// Made when the library is loaded: later there may be no memory for it.
-slipway_error& last_resort() {
-  static slipway_error error{out_of_memory()};
-  return error;
-}
-const slipway_error& prepared = last_resort();
-
-}  // namespace
-
-slipway_error* no_memory_error() {
-  return &last_resort();
-}
-
-slipway_error* error_of(Status status) {
-  if (status.ok()) {
-    return nullptr;
-  }
-  auto* error = new (std::nothrow) slipway_error{std::move(status)};
-  return error == nullptr ? no_memory_error() : error;
-}
-
-slipway_error* usage_error(const char* message, const char* fix) {
-  return guarded([&] { return Status(Code::kUsage, message, fix); });
-}
-
-std::int32_t to_public(DType dtype) {
-  static_assert(static_cast<int>(DType::kNone) == SLIPWAY_NONE, "what follows kUnknown keeps its number");
-  const auto number = static_cast<std::int32_t>(dtype);
-  return dtype < DType::kUnknown ? number + 1 : dtype == DType::kUnknown ? SLIPWAY_UNKNOWN : number;
-}
-
-DType to_dtype(std::int32_t dtype) {
-  const bool known = dtype > SLIPWAY_UNKNOWN && dtype <= SLIPWAY_COMPLEX128;
-  return known ? static_cast<DType>(dtype < SLIPWAY_NONE ? dtype - 1 : dtype) : DType::kUnknown;
-}
-
-}  // namespace slipway
-
-extern "C" {
 
 uint32_t slipway_abi_version(void) {
   return SLIPWAY_ABI_VERSION;

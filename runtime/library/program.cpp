@@ -11,9 +11,8 @@ namespace {
 constexpr std::size_t kAligned = 64;
 
 struct Origin {
-  std::string path;  // or what messages call it
-  bool from_path = false;
-  std::optional<MappedFile> mapped;
+  std::string path;                  // or what messages call it
+  std::optional<MappedFile> mapped;  // unless it is read from the path
 };
 
 // Moves a program in memory to where constants lie as they must, if it does not lie there.
@@ -38,7 +37,7 @@ lean::LoadRequest request_of(slipway_program* program, const slipway_options& op
   request.weights_cache = options.weights_cache;
   request.model_path = origin->path;
   request.data_path = options.data_path;
-  if (origin->from_path) {
+  if (!origin->mapped) {
     request.open = [&options, origin] { return lean::DataStore::open(origin->path, options.data_path); };
   } else {
     request.open = [&options, origin, program]() -> Result<lean::DataStore> {
@@ -49,10 +48,12 @@ lean::LoadRequest request_of(slipway_program* program, const slipway_options& op
   return request;
 }
 
-Result<std::unique_ptr<slipway_program>> load_program(const slipway_options& options, Origin origin) {
-  if (!origin.from_path && !options.weights_cache.empty()) {
-    return Status(Code::kUsage, "Packed weights are kept only for programs that are loaded from a path.",
-                  "load it from its path, or leave out the weights cache");
+Status load_into(slipway_program** result, const slipway_options* given, Origin origin) {
+  const slipway_options defaults;
+  const slipway_options& options = given == nullptr ? defaults : *given;
+  if (origin.mapped && !options.weights_cache.empty()) {
+    return {Code::kUsage, "Packed weights are kept only for programs that are loaded from a path.",
+            "load it from its path, or leave out the weights cache"};
   }
   auto program = std::make_unique<slipway_program>();
   if (options.threads) {
@@ -70,14 +71,7 @@ Result<std::unique_ptr<slipway_program>> load_program(const slipway_options& opt
   for (const std::unique_ptr<lean::Method>& method : program->loaded->methods()) {
     program->methods.push_back(std::make_unique<slipway_method>(method.get(), method_info(method->plan())));
   }
-  return program;
-}
-
-Status load_into(slipway_program** program, const slipway_options* options, Origin origin) {
-  const slipway_options defaults;
-  SLIPWAY_TRY(std::unique_ptr<slipway_program> loaded,
-              load_program(options == nullptr ? defaults : *options, std::move(origin)));
-  *program = loaded.release();
+  *result = program.release();
   return {};
 }
 
@@ -97,7 +91,7 @@ extern "C" {
 slipway_error* slipway_program_load(const char* path, const slipway_options* options,
                                     slipway_program** program) {
   return guarded("slipway_program_load needs a path and an address for its result.", {path, program},
-                 [&] { return load_into(program, options, {path, true, {}}); });
+                 [&] { return load_into(program, options, {path, {}}); });
 }
 
 slipway_error* slipway_program_load_memory(const void* data, size_t size, const slipway_options* options,
@@ -105,7 +99,7 @@ slipway_error* slipway_program_load_memory(const void* data, size_t size, const 
   const char* needs = "slipway_program_load_memory needs memory and an address for its result.";
   return guarded(needs, {data, program}, [&] {
     auto mapped = MappedFile::borrow(static_cast<const std::uint8_t*>(data), size);
-    return load_into(program, options, {"The program in memory", false, std::move(mapped)});
+    return load_into(program, options, {"The program in memory", std::move(mapped)});
   });
 }
 
@@ -115,7 +109,7 @@ slipway_error* slipway_program_load_descriptor(int descriptor, uint64_t offset, 
   return guarded(needs, {program}, [&] {
     const std::string name = "file descriptor " + std::to_string(descriptor);
     SLIPWAY_TRY(MappedFile mapped, MappedFile::open_part(descriptor, offset, size, name));
-    return load_into(program, options, {name, false, std::move(mapped)});
+    return load_into(program, options, {name, std::move(mapped)});
   });
 }
 

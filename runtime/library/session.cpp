@@ -1,9 +1,7 @@
 #include <cmath>
 #include <cstring>
-#include <mutex>
 
 #include "handles.h"
-#include "text/session.h"
 
 namespace slipway {
 namespace {

@@ -1,7 +1,6 @@
 #include "etdump.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "etdump_generated.h"
 #include "program_info.h"
@@ -11,34 +10,26 @@ namespace {
 
 constexpr char kRuntime[] = "runtime";
 
-std::uint64_t duration(const TraceEvent& event) {
-  return event.end < event.start ? 0 : event.end - event.start;
-}
-
 std::string at_instruction(const std::string& name, std::int32_t instruction) {
   return name + " @" + std::to_string(instruction);
 }
 
-// "Fully Connected (NC, F32) GEMM #2" is the second of its kind in its graph.
-std::string without_number(const std::string& name) {
-  return name.substr(0, name.rfind(" #"));
-}
-
-// One execution. Events inside another come before it, so that what an outer one took by itself is known when
-// it comes.
+// One execution. Events inside another come before it, so that what it took by itself is known then.
 void add_block(const TraceBlock& block, ProfileRows* rows) {
   std::uint64_t inside_call = 0;  // of the call whose event is still to come
   std::uint64_t inside_method = 0;
   std::string kernel;
   for (const TraceEvent& event : block.events) {
-    const std::uint64_t took = duration(event);
+    const std::uint64_t took = event.end < event.start ? 0 : event.end - event.start;
     // What is shorter than what it is made of counts as nothing.
     const auto add = [&](const std::string& name, const std::string& op, const char* provider,
                          std::uint64_t inside) {
       rows->add(name, op, provider, static_cast<double>(took - std::min(took, inside)) / 1e6);
     };
     if (event.delegated) {
-      add(at_instruction(event.name, event.instruction), without_number(event.name), "XnnpackBackend", 0);
+      // "Fully Connected (NC, F32) GEMM #2" is the second of its kind in its graph.
+      const std::string kind = event.name.substr(0, event.name.rfind(" #"));
+      add(at_instruction(event.name, event.instruction), kind, "XnnpackBackend", 0);
       inside_call += took;
     } else if (event.name.rfind(kNativeCall, 0) == 0) {
       kernel = event.name.substr(sizeof(kNativeCall) - 1);

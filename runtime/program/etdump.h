@@ -30,8 +30,7 @@ struct TraceEvent {
   std::uint64_t end = 0;
 };
 
-// A tensor that an instruction gave, or a node inside of a delegate. Its bytes, row-major, are in a file
-// beside the ETDump.
+// A tensor that an instruction or a delegate's node gave. A file beside the ETDump has its bytes, row-major.
 struct TraceValue {
   std::string name;        // of the operator; of a node: its kind
   std::int32_t node = -1;  // its index in the delegate's graph; -1: the instruction itself
@@ -41,8 +40,7 @@ struct TraceValue {
   std::uint64_t offset = 0;
 };
 
-// What happened between two points that mean something: loading, or one execution. Upstream writes an event
-// when it has ended: what is inside another comes before it.
+// Loading, or one execution. An event is written when it has ended: what is inside another comes before it.
 struct TraceBlock {
   std::string name;
   std::vector<TraceEvent> events;

@@ -1,6 +1,5 @@
 // The rules a program keeps beyond being a well-formed flatbuffer (the comments of program.fbs state them).
-// The runtime checks some of them, trusts others, and reads or writes out of bounds where its trust was
-// misplaced.
+// The runtime checks only some of them: where others are broken, it reads or writes out of bounds.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -63,9 +62,7 @@ class Checker {
     if (!fault_.empty()) {
       return fault_;  // tensors are looked up there
     }
-    if (length(program_.execution_plan()) == 0) {
-      fail("it has no method");
-    }
+    require(length(program_.execution_plan()) != 0, "it has no method");
     for (std::size_t i = 0; i < length(program_.execution_plan()); ++i) {
       const pte::ExecutionPlan* method = item_of(program_.execution_plan(), i);
       if (method == nullptr || method->name() == nullptr) {
@@ -94,8 +91,7 @@ class Checker {
     append(name.index);
   }
 
-  // Whether a vector may be gone through. Everything that reads the program goes through it again, so what is
-  // bounded here is bounded there.
+  // Whether a vector may be gone through, here and by everything that reads the program later.
   template <typename Vector>
   bool counts(const Vector* vector) {
     const std::uint64_t items = length(vector);
@@ -116,10 +112,11 @@ class Checker {
 
   // The words are put together only where it does not hold: a program has thousands of values.
   template <typename... Parts>
-  void require(bool holds, const Parts&... parts) {
+  bool require(bool holds, const Parts&... parts) {
     if (!holds) {
       fail(parts...);
     }
+    return holds;
   }
 
   void segments() {
@@ -137,16 +134,14 @@ class Checker {
     if (table == nullptr || length(table->offsets()) == 0 || !counts(table->offsets())) {
       return;
     }
-    if (!aligned(table->offsets())) {
-      fail(name, " is at an odd address");
-      return;
-    }
-    if (table->segment_index() >= length(program_.segments())) {
-      fail(name, " names segment ", std::size_t{table->segment_index()}, ", which is not there");
+    const std::size_t index = table->segment_index();
+    if (!require(aligned(table->offsets()), name, " is at an odd address") ||
+        !require(index < length(program_.segments()), name, " names segment ", index,
+                 ", which is not there")) {
       return;
     }
     for (const std::uint64_t offset : *table->offsets()) {
-      require(offset <= segment_size(table->segment_index()), name, " reaches beyond its segment");
+      require(offset <= segment_size(index), name, " reaches beyond its segment");
     }
   }
 
@@ -164,15 +159,11 @@ class Checker {
 
   void plan(const pte::ExecutionPlan& plan) {
     const std::size_t values = length(plan.values());
-    if (plan.values() == nullptr || plan.inputs() == nullptr || plan.outputs() == nullptr) {
-      fail("it has no values, inputs or outputs");
-      return;
-    }
-    if (!aligned(plan.non_const_buffer_sizes())) {
-      fail("the sizes of planned memory are at an odd address");
-      return;
-    }
-    if (!counts(plan.inputs()) || !counts(plan.outputs()) || !counts(plan.name())) {
+    const bool complete = plan.values() != nullptr && plan.inputs() != nullptr && plan.outputs() != nullptr;
+    if (!require(complete, "it has no values, inputs or outputs") ||
+        !require(aligned(plan.non_const_buffer_sizes()),
+                 "the sizes of planned memory are at an odd address") ||
+        !counts(plan.inputs()) || !counts(plan.outputs()) || !counts(plan.name())) {
       return;
     }
     for (std::size_t i = 0; i < values; ++i) {
@@ -201,8 +192,7 @@ class Checker {
     const Name name = {"delegate ", index};
     require(present(delegate.id()) && delegate.id()->size() != 0, name, " has no backend");
     const pte::BackendDelegateDataReference* data = delegate.processed();
-    if (data == nullptr) {
-      fail(name, " has no data");
+    if (!require(data != nullptr, name, " has no data")) {
       return;
     }
     const bool is_inline = data->location() == pte::DataLocation::INLINE;
@@ -286,8 +276,9 @@ class Checker {
 
   void tensor(const pte::ExecutionPlan& plan, const pte::Tensor& tensor, const Name& name) {
     const std::size_t rank = length(tensor.sizes());
-    if (rank > kMostDimensions || length(tensor.dim_order()) != rank || tensor.storage_offset() != 0) {
-      fail(name, " is a tensor of an impossible layout");
+    if (!require(
+            rank <= kMostDimensions && length(tensor.dim_order()) == rank && tensor.storage_offset() == 0,
+            name, " is a tensor of an impossible layout")) {
       return;
     }
     std::uint32_t seen = 0;
@@ -304,11 +295,11 @@ class Checker {
                 tensor.shape_dynamism() <= pte::TensorShapeDynamism::DYNAMIC_UNBOUND,
             name, " is a tensor of an unknown dynamism");
     std::size_t count = 0;
-    if (!count_elements(shape, element, &count)) {
+    if (count_elements(shape, element, &count)) {
+      memory(plan, tensor, static_cast<std::uint64_t>(count) * element, name);
+    } else {
       fail(name, " is a tensor of the impossible shape ", to_text(shape));
-      return;
     }
-    memory(plan, tensor, static_cast<std::uint64_t>(count) * element, name);
   }
 
   void memory(const pte::ExecutionPlan& plan, const pte::Tensor& tensor, std::uint64_t bytes,

@@ -3,7 +3,6 @@
 #include <flatbuffers/verifier.h>
 
 #include <cstring>
-#include <string>
 
 #include "base/platform.h"
 #include "flat_tensor_generated.h"
@@ -142,10 +141,7 @@ Result<const pte::Program*> check_program(const std::uint8_t* data, std::size_t 
 
 namespace {
 
-// Root offset, identifier, then the extended header: magic, its length, and where the parts are (the SDK's
-// flat_tensor_header.h documents it).
-constexpr std::size_t kDataIdentifier = 4;
-constexpr std::size_t kDataMagic = 8;
+// It begins as a .pte does; where the parts are, the SDK's flat_tensor_header.h documents.
 constexpr std::size_t kFlatbufferOffset = 16;
 constexpr std::size_t kFlatbufferSize = 24;
 constexpr std::size_t kDataSegmentBase = 32;
@@ -203,8 +199,8 @@ Status check_data(const std::uint8_t* data, std::size_t size, const std::string&
   if (size < kDataHeaderEnd) {
     return truncated(path, size, kDataHeaderEnd);
   }
-  if (std::memcmp(data + kDataIdentifier, ptd::FlatTensorIdentifier(), 4) != 0 ||
-      std::memcmp(data + kDataMagic, "FH01", 4) != 0) {
+  if (std::memcmp(data + kIdentifier, ptd::FlatTensorIdentifier(), 4) != 0 ||
+      std::memcmp(data + kMagic, "FH01", 4) != 0) {
     return {Code::kFile,
             path + " is not a file of weights.",
             "name the .ptd file that was exported with the program",

@@ -1,24 +1,16 @@
 #include "program_info.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <cstring>
 #include <map>
-#include <set>
-#include <string>
-#include <utility>
 
 #include "base/platform.h"
-#include "program_file.h"
 
 namespace slipway {
 namespace {
 
 template <typename T>
 Tensor scalar(DType dtype, T value) {
-  Tensor tensor{dtype, {}, std::vector<std::uint8_t>(sizeof(value))};
-  std::memcpy(tensor.bytes.data(), &value, sizeof(value));
-  return tensor;
+  return {dtype, {}, bytes_at(&value, sizeof(value))};
 }
 
 bool is_real(DType dtype) {
@@ -65,6 +57,10 @@ std::vector<ValueSpec> specs_of(const pte::ExecutionPlan& plan,
     }
   }
   return specs;
+}
+
+std::vector<std::string> listed(const std::set<std::string>& names) {
+  return {names.begin(), names.end()};
 }
 
 std::set<std::string> external_weights(const pte::ExecutionPlan& plan) {
@@ -172,12 +168,10 @@ MethodInfo method_info(const pte::ExecutionPlan& plan) {
       operators.insert(registered_name(*op));
     }
   }
-  const std::set<std::string> weights = external_weights(plan);
-  method.backends.assign(backends.begin(), backends.end());
-  method.operators.assign(operators.begin(), operators.end());
-  const std::set<std::string> others = operators_of_other_types(plan);
-  method.other_types.assign(others.begin(), others.end());
-  method.external_weights.assign(weights.begin(), weights.end());
+  method.backends = listed(backends);
+  method.operators = listed(operators);
+  method.other_types = listed(operators_of_other_types(plan));
+  method.external_weights = listed(external_weights(plan));
   return method;
 }
 

@@ -13,22 +13,19 @@
 
 namespace slipway {
 
-// What a .pte file declares, read from its own tables; the file is checked throughout before
-// (program_file.h).
+// What a .pte file declares, read from its own tables. First check_program checks the whole file.
 Result<ProgramInfo> read_program_info(const std::string& path);
 
 // The name that kernels go by: "aten::add.out", "aten::relu" without overload.
 std::string registered_name(const pte::Operator& op);
 
-// Operators that a method calls with tensors of types without a file form, or complex: "aten::abs.out of
-// complex64".
+// Operators that a method calls with complex tensors or without a file form: "aten::abs.out of complex64".
 std::set<std::string> operators_of_other_types(const pte::ExecutionPlan& plan);
 
 // What one of its methods declares.
 MethodInfo method_info(const pte::ExecutionPlan& plan);
 
-// Our element type for a program's; kUnknown for those without a file form (quantized, sub-byte, complex
-// halves, 8-bit floats).
+// Our element type; kUnknown for those without a file form (quantized, sub-byte, float8, complex halves).
 DType to_dtype(pte::ScalarType type);
 
 // The other way round: a type without a file form for kUnknown and kNone.

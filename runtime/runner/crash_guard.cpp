@@ -12,7 +12,6 @@
 
 #include <csignal>
 #include <iterator>
-#include <utility>
 
 #include "base/text.h"
 #include "runner/report/report.h"

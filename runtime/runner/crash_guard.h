@@ -19,8 +19,7 @@ Status status_of(Ending ending, const std::string& doing);
 
 // While one of these lives, a crash (SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, or what another system calls
 // them) ends the process with the answer of status_of: on standard error and, where JSON is wanted, on
-// standard output or in a file. One at a time. Of no effect in a build with sanitizers, which report crashes
-// themselves.
+// standard output or in a file. One at a time. Sanitizers report crashes themselves: no effect with them.
 class CrashGuard {
  public:
   CrashGuard(const std::string& doing, const JsonWish& json);

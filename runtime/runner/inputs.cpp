@@ -1,11 +1,8 @@
 #include "runner/inputs.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "base/platform.h"
 #include "base/text.h"
@@ -14,6 +11,10 @@
 
 namespace slipway {
 namespace {
+
+constexpr char kRebuild[] =
+    "this runner was linked for other programs: ./inv build --ops-from with this one too, or without "
+    "--ops-from";
 
 // How the specification reads in a message: "float32 2x16", "float32 at most 8x16", "float32 ?x16".
 std::string expected(const ValueSpec& spec) {
@@ -63,15 +64,11 @@ Status check_number(const ValueSpec& spec, std::size_t index, const Tensor& give
       "give that number, or export the program for this one: an exporter computes with numbers beforehand"};
 }
 
-bool is_tensor(const ValueSpec& spec) {
-  return spec.kind == "tensor";
-}
-
 // Ones in the shape given or, without one, in the shape declared.
 Result<Tensor> make_input(const ValueSpec& spec, std::size_t index, const Shape* given) {
   const Shape& shape = given != nullptr ? *given : spec.shape;
   SLIPWAY_RETURN_IF_ERROR(check_input(spec, index, spec.dtype, shape));
-  if (!is_tensor(spec)) {
+  if (spec.kind != "tensor") {
     return spec.exported;
   }
   std::size_t count = 0;
@@ -147,24 +144,24 @@ Result<std::vector<Tensor>> prepare_inputs(const Options& options, const MethodI
                                            std::string* note) {
   std::vector<Tensor> tensors;
   const bool from_files = !options.inputs.empty();
+  const bool from_shapes = !options.input_shapes.empty();
   if (from_files && options.inputs.size() != method.inputs.size()) {
     return wrong_count(method, options.inputs.size(), "--inputs");
   }
-  if (options.have_input_shapes && options.input_shapes.size() != method.inputs.size()) {
+  if (from_shapes && options.input_shapes.size() != method.inputs.size()) {
     return wrong_count(method, options.input_shapes.size(), "--input_shapes");
   }
   for (std::size_t i = 0; i < method.inputs.size(); ++i) {
     const ValueSpec& spec = method.inputs[i];
-    SLIPWAY_TRY(Tensor tensor,
-                from_files
-                    ? read_input(options.inputs[i])
-                    : make_input(spec, i, options.have_input_shapes ? &options.input_shapes[i] : nullptr));
+    SLIPWAY_TRY(Tensor tensor, from_files
+                                   ? read_input(options.inputs[i])
+                                   : make_input(spec, i, from_shapes ? &options.input_shapes[i] : nullptr));
     if (from_files) {
       Status status = check_input(spec, i, tensor.dtype, tensor.shape);
       if (status.ok()) {
         status = check_number(spec, i, tensor);
       }
-      if (status.ok() && options.have_input_shapes && tensor.shape != options.input_shapes[i]) {
+      if (status.ok() && from_shapes && tensor.shape != options.input_shapes[i]) {
         status = {Code::kInput,
                   "it has the shape " + to_text(tensor.shape) + ", and --input_shapes says " +
                       to_text(options.input_shapes[i]) + ".",
@@ -179,21 +176,13 @@ Result<std::vector<Tensor>> prepare_inputs(const Options& options, const MethodI
   }
   if (!from_files && !method.inputs.empty()) {
     *note = "Inputs are ones in the shapes " +
-            std::string(options.have_input_shapes ? "given by --input_shapes" : "the method declares") + ":";
+            std::string(from_shapes ? "given by --input_shapes" : "the method declares") + ":";
     for (const Tensor& tensor : tensors) {
       *note += std::string(" ") + name_of(tensor.dtype) + " " + to_text(tensor.shape);
     }
   }
   return tensors;
 }
-
-namespace {
-
-constexpr char kRebuild[] =
-    "this runner was linked for other programs: ./inv build --ops-from with this one too, or without "
-    "--ops-from";
-
-}  // namespace
 
 Result<MethodInfo> find_method(const Options& options, const std::string& wanted,
                                const ProgramInfo& program) {

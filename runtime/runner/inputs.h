@@ -12,8 +12,7 @@ namespace slipway {
 
 // The method's inputs: the .npy files of the command line, else ones in the shapes of the command line, else
 // ones in the shapes the method declares (and what it was exported with for int, double and bool values).
-// Everything is checked against the declaration: kInput names expected and given. `note` receives a sentence
-// for the user when inputs were made up.
+// All are checked against the declaration: kInput names expected and given. `note` says what was made up.
 Result<std::vector<Tensor>> prepare_inputs(const Options& options, const MethodInfo& method,
                                            std::string* note);
 
@@ -23,12 +22,9 @@ Result<Tensor> read_input(const std::string& path);
 // Whether a tensor may be given for `spec`: dtype equal, the same rank, every size within its range.
 Status check_input(const ValueSpec& spec, std::size_t index, DType dtype, const Shape& shape);
 
-// A failure of execute(), said of the inputs (kInput) where one of them has other sizes than those that the
-// method declares at its bounds: which sizes of a dynamic tensor are fixed, a .pte does not say, so that only
-// the operators can refuse them.
+// A failure of execute(), said of the inputs (kInput) where one of them has other sizes than its bounds: a
+// .pte does not say which sizes of a dynamic tensor are fixed, so that only the operators can refuse them.
 Status blame_inputs(const Status& failure, const MethodInfo& method, const std::vector<Tensor>& inputs);
-
-// The methods of a program that a command line asks for.
 
 // kMissingBackend, kMissingOperator, or kFile for weights that nobody gave; all of what is missing is named.
 Status check_offers(const Options& options, const MethodInfo& method, const Capabilities& capabilities);

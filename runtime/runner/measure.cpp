@@ -1,7 +1,6 @@
 #include "runner/measure.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -36,8 +35,7 @@ std::uint64_t executed() {
 }
 #endif
 
-// The instructions that this process has executed on an emulated machine of Slipway:
-// toolchains/emulation/instructions.c counts them.
+// Instructions executed on an emulated machine of Slipway: toolchains/emulation/instructions.c counts them.
 class InstructionCounter {
  public:
   // Finds out whether anything counts here, and what asking costs.
@@ -143,18 +141,10 @@ Result<std::vector<std::int64_t>> read_prompt(const std::string& path) {
   return tokens;
 }
 
-Result<std::vector<Tensor>> run_once(Engine& engine, const std::string& method,
-                                     const std::vector<Tensor>& inputs) {
-  SLIPWAY_RETURN_IF_ERROR(engine.choose(method));
-  SLIPWAY_RETURN_IF_ERROR(engine.set_inputs(inputs));
-  SLIPWAY_RETURN_IF_ERROR(engine.execute());
-  return engine.outputs();
-}
-
-Tensor tensor_of(DType dtype, const void* data, std::size_t count) {
-  Tensor tensor{dtype, {static_cast<std::int64_t>(count)}, std::vector<std::uint8_t>(count * size_of(dtype))};
-  std::memcpy(tensor.bytes.data(), data, tensor.bytes.size());
-  return tensor;
+template <typename Number>
+Tensor row_of(DType dtype, const std::vector<Number>& numbers) {
+  const auto count = static_cast<std::int64_t>(numbers.size());
+  return {dtype, {count}, bytes_at(numbers.data(), numbers.size() * sizeof(Number))};
 }
 
 // Reads `next`, and writes after it until something ends the text; adds to `found`.
@@ -212,8 +202,12 @@ Result<std::vector<std::int64_t>> next_turn(unsigned turn) {
 Result<Generated> generate(const Options& options, Engine& engine, const ProgramInfo& program,
                            const MethodInfo& method, const TextListener& listener) {
   SLIPWAY_TRY(std::vector<std::int64_t> next, read_prompt(options.prompt_path));
-  const auto run = [&engine](const std::string& name, const std::vector<Tensor>& inputs) {
-    return run_once(engine, name, inputs);
+  const auto run = [&engine](const std::string& name,
+                             const std::vector<Tensor>& inputs) -> Result<std::vector<Tensor>> {
+    SLIPWAY_RETURN_IF_ERROR(engine.choose(name));
+    SLIPWAY_RETURN_IF_ERROR(engine.set_inputs(inputs));
+    SLIPWAY_RETURN_IF_ERROR(engine.execute());
+    return engine.outputs();
   };
   SLIPWAY_TRY(TextSession session, TextSession::open(program, method, run));
   std::vector<std::int64_t> stops = options.stops;
@@ -242,8 +236,7 @@ Result<Generated> generate(const Options& options, Engine& engine, const Program
 }
 
 std::vector<Tensor> outputs_of(const Generated& generated) {
-  return {tensor_of(DType::kInt64, generated.tokens.data(), generated.tokens.size()),
-          tensor_of(DType::kFloat32, generated.first_scores.data(), generated.first_scores.size())};
+  return {row_of(DType::kInt64, generated.tokens), row_of(DType::kFloat32, generated.first_scores)};
 }
 
 }  // namespace slipway

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <string>
 #include <vector>
 
 #include "runner/options.h"
@@ -28,8 +27,7 @@ struct LatencySummary {
 };
 
 // The nearest-rank percentile: the smallest of the values such that at least `percent` per cent of them are
-// not above it. Always one of the values, never an interpolation: with one value every percentile is that
-// value, with ten p99 is the largest. `sorted` ascending and not empty; 0 < percent <= 100.
+// not above it, never an interpolation. `sorted` ascending and not empty; 0 < percent <= 100.
 double nearest_rank(const std::vector<double>& sorted, double percent);
 
 LatencySummary summarize(std::vector<double> latencies);
@@ -65,8 +63,7 @@ struct TextListener {
   std::function<Status(const Generated& found, std::int64_t position)> turn;
 };
 
-// Reads the prompt and writes the tokens that `options` wants; the program is loaded with
-// text_methods_of(program) besides.
+// Reads the prompt and writes the tokens that `options` wants; text_methods_of(program) must be loaded, too.
 Result<Generated> generate(const Options& options, Engine& engine, const ProgramInfo& program,
                            const MethodInfo& method, const TextListener& listener);
 

@@ -115,7 +115,6 @@ Status set_names(Options* options, const std::string& name, const std::string& v
 
 Status set_shapes(Options* options, const std::string& /*name*/, const std::string& value) {
   SLIPWAY_TRY(options->input_shapes, parse_shapes(value));
-  options->have_input_shapes = true;
   return {};
 }
 
@@ -250,7 +249,7 @@ Status check(const Options& options) {
   if (options.turns && options.generate == 0) {
     return usage("--turns goes with --prompt.", "--prompt TOKENS.npy --generate 32 --stream --turns");
   }
-  if (options.generate != 0 && (!options.inputs.empty() || options.have_input_shapes ||
+  if (options.generate != 0 && (!options.inputs.empty() || !options.input_shapes.empty() ||
                                 !options.run_first.empty() || !options.values_path.empty())) {
     return usage("--generate makes the inputs itself.",
                  "drop --inputs, --input_shapes, --run_first and --dump_intermediate");

@@ -24,7 +24,6 @@ struct Options {
   std::string data_path;
   std::vector<std::string> inputs;
   std::vector<Shape> input_shapes;
-  bool have_input_shapes = false;
   std::string output_prefix;
   unsigned num_executions = 1;
   unsigned warmup = 0;
@@ -47,8 +46,7 @@ struct Options {
   bool digests = false;  // also where they cost time
 };
 
-// Whether --json is among the words, and where to: known before anything else, so that even a wrong command
-// line is answered in JSON.
+// Whether --json is among the words, and where to: even a wrong command line is answered in JSON.
 struct JsonWish {
   bool wanted = false;
   std::string path;

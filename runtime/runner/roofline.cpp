@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
-#include <vector>
 
-#include "base/platform.h"
 #include "runner/report/json.h"
 #include "runner/roofline_loops.h"
 
@@ -127,8 +125,7 @@ Result<Roofline> measure_roofline(unsigned threads) {
   Roofline found;
   const RooflineLoops& loops = best_loops();
   found.feature = loops.feature;
-  // Much more than caches hold, where there is as much. Of the addresses of 32 bits there is no more to have
-  // in one piece.
+  // Much more than caches hold, where there is as much, also of 32-bit addresses in one piece.
   const std::optional<MemoryLeft> left = memory_left();
   found.buffer_bytes =
       std::min({kLargestBuffer, left ? left->bytes / 4 : kLargestBuffer, std::uint64_t{SIZE_MAX / 8}});

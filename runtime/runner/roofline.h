@@ -1,5 +1,4 @@
-// What the processor can do at most, measured: multiplications and additions in float32 that stay in
-// registers, and numbers read from memory.
+// What the processor can do at most, measured: float32 arithmetic in registers, and numbers read from memory.
 #pragma once
 
 #include <cstdint>

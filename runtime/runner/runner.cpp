@@ -51,8 +51,7 @@ Status publish(const std::string& json) {
   return g_json.path.empty() ? print(line) : write_file(g_json.path, {{line.data(), line.size()}});
 }
 
-// The result, where the command line wants it: JSON alone, or JSON to a file with the text on standard
-// output, or the text alone.
+// The result as the command line wants it: JSON alone, the text alone, or JSON to a file and the text.
 Status publish(const std::string& json, const std::string& text) {
   const Status status = g_json.wanted ? publish(json) : Status();
   const bool only_json = g_json.wanted && g_json.path.empty();
@@ -92,15 +91,13 @@ void on_abort(const char* message) {
 // Method by method, in the order in which they were given, each with its inputs.
 using EarlierInputs = std::vector<std::pair<MethodInfo, std::vector<Tensor>>>;
 
-Result<EarlierInputs> prepare_earlier(const Options& options, const ProgramInfo& program,
-                                      const Capabilities& capabilities) {
+Result<EarlierInputs> prepare_earlier(const Options& options, const ProgramInfo& program) {
   EarlierInputs all;
   for (const EarlierRun& earlier : options.run_first) {
     SLIPWAY_TRY(const MethodInfo method, find_method(options, earlier.method, program));
-    SLIPWAY_RETURN_IF_ERROR(check_offers(options, method, capabilities));
     Options own = options;
     own.inputs = earlier.inputs;
-    own.have_input_shapes = false;
+    own.input_shapes.clear();
     std::string note;
     SLIPWAY_TRY(std::vector<Tensor> inputs, prepare_inputs(own, method, &note));
     all.emplace_back(method, std::move(inputs));
@@ -115,6 +112,10 @@ Status run_earlier(const Options& options, Engine& engine, const EarlierInputs& 
     SLIPWAY_RETURN_IF_ERROR(blame_inputs(engine.execute(), method, inputs));
   }
   return all.empty() ? Status() : engine.choose(options.method_name);
+}
+
+TensorReport report_of(const Tensor& tensor) {
+  return {tensor.dtype, tensor.shape, sha256_hex(tensor.bytes.data(), tensor.bytes.size()), ""};
 }
 
 Status write_outputs(const Options& options, const std::vector<Tensor>& outputs, RunReport* report) {
@@ -139,9 +140,8 @@ Status tell_token(const Options& options, std::int64_t token) {
   return told ? Status() : print("");
 }
 
-// "turn stop 41 1024 12 83.0 9 310.5": why the text ended, the tokens that the model holds and those that it
-// can hold (0: unknown); and of all texts so far the tokens read at once, their milliseconds, those of
-// further ones.
+// "turn stop 41 1024 12 83.0 9 310.5": why the text ended, the tokens that the model holds and can hold (0:
+// unknown); of all texts so far the tokens read at once, their milliseconds; the further ones and theirs.
 Status tell_turn(const Generated& found, std::int64_t position) {
   const double took = std::accumulate(found.token_ms.begin(), found.token_ms.end(), 0.0);
   return print("turn " + std::string(found.ended) + " " + std::to_string(position) + " " +
@@ -192,8 +192,10 @@ Status write_profile(const Options& options, Engine& engine, RunReport* report) 
 // After everything that is measured: reading the files warms caches and counts as resident memory.
 std::vector<FileDigest> digests_of(const Options& options, const ProgramInfo& program) {
   std::vector<std::string> paths = {options.model_path};
-  const std::vector<std::string> weights = beside(options.model_path, program.data_files);
-  paths.insert(paths.end(), weights.begin(), weights.end());
+  const std::string folder = options.model_path.substr(0, options.model_path.find_last_of("/\\") + 1);
+  for (const std::string& name : program.data_files) {
+    paths.push_back(folder + name);
+  }
   if (!options.data_path.empty()) {
     paths.push_back(options.data_path);
   }
@@ -220,7 +222,7 @@ Status run(const Options& options, Engine& engine) {
   report.engine = engine.info();
   report.capabilities = engine.capabilities();
   SLIPWAY_RETURN_IF_ERROR(check_offers(options, method, report.capabilities));
-  for (const std::string& name : options.also_load) {
+  for (const std::string& name : also_loaded(options)) {
     SLIPWAY_TRY(const MethodInfo other, find_method(options, name, program));
     SLIPWAY_RETURN_IF_ERROR(check_offers(options, other, report.capabilities));
   }
@@ -231,7 +233,7 @@ Status run(const Options& options, Engine& engine) {
   if (!note.empty()) {
     std::fprintf(stderr, "pte_runner: %s\n", note.c_str());
   }
-  SLIPWAY_TRY(const EarlierInputs earlier, prepare_earlier(options, program, report.capabilities));
+  SLIPWAY_TRY(const EarlierInputs earlier, prepare_earlier(options, program));
   const unsigned wanted =
       options.cpu_threads != 0 ? options.cpu_threads : std::min(usable_cores(), kMostThreads);
   SLIPWAY_RETURN_IF_ERROR(check_threads(wanted));
@@ -316,10 +318,6 @@ Status act(const Options& options) {
 }
 
 }  // namespace
-
-TensorReport report_of(const Tensor& tensor) {
-  return {tensor.dtype, tensor.shape, sha256_hex(tensor.bytes.data(), tensor.bytes.size()), ""};
-}
 
 int run_command(const std::vector<std::string>& words) {
   g_json = find_json(words);

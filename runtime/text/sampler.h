@@ -19,8 +19,7 @@ class Sampler {
  public:
   explicit Sampler(const Sampling& sampling) : sampling_(sampling), state_(sampling.seed) {}
 
-  // The index of one of `count` scores (logits); -1 when none of them is a number. Of equal scores the first
-  // counts as the likeliest.
+  // The index of one of `count` scores (logits), the first of equal ones; -1 when none of them is a number.
   std::int64_t pick(const float* scores, std::size_t count);
 
  private:

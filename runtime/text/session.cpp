@@ -37,13 +37,9 @@ bool is_float(DType dtype) {
 
 template <typename Number>
 Tensor tensor_of(DType dtype, const Number* numbers, const Shape& shape) {
-  std::size_t count = 1;
-  for (const std::int64_t size : shape) {
-    count *= static_cast<std::size_t>(size);
-  }
-  Tensor tensor{dtype, shape, std::vector<std::uint8_t>(count * sizeof(Number))};
-  std::memcpy(tensor.bytes.data(), numbers, tensor.bytes.size());
-  return tensor;
+  std::size_t count = 0;
+  count_elements(shape, sizeof(Number), &count);
+  return {dtype, shape, bytes_at(numbers, count * sizeof(Number))};
 }
 
 // The numbers that a method without inputs gave.
@@ -273,8 +269,7 @@ void TextSession::go_on(std::int64_t position, std::vector<float> scores) {
 
 namespace {
 
-// The head: these words, four of each part (its bytes, those that are stored, their checksum), and the
-// checksum of all that.
+// The head: these words, four of each part (its bytes, those stored, their checksum), and a checksum of all.
 constexpr std::uint64_t kMagic = 0x3154584554504C53;  // "SLPTEXT1"
 enum Word : std::size_t { kFormat, kOwner, kPosition = kOwner + 2, kParts, kTable };
 constexpr std::size_t kPartWords = 4;

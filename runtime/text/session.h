@@ -14,7 +14,6 @@
 #include "slipway/status.h"
 #include "slipway/tensor.h"
 #include "text/sampler.h"
-#include "text/session.h"
 
 namespace slipway {
 
@@ -22,8 +21,7 @@ namespace slipway {
 // A method that gives several numbers (get_eos_ids) has them all.
 using TextMetadata = std::vector<std::pair<std::string, std::vector<std::int64_t>>>;
 
-// The names of methods that a session runs besides its own, as far as the program has them: constant ones,
-// and "token_embedding".
+// The methods that a session runs besides its own, if the program has them: constant ones, "token_embedding".
 std::vector<std::string> text_methods_of(const ProgramInfo& program);
 
 // What a method that reads tokens declares: `(tokens int64 [1, n], position int64 [1] or [n])`, and scores
@@ -40,8 +38,7 @@ struct TextModel {
   std::vector<std::int64_t> stops;  // tokens that end a text, each once
 };
 
-// kUsage where the method takes or gives something else. `embedding`: the program's "token_embedding", if
-// any.
+// kUsage where the method takes or gives something else. `embedding`: the program's "token_embedding".
 Result<TextModel> text_model_of(const MethodInfo& method, const TextMetadata& metadata,
                                 const MethodInfo* embedding = nullptr);
 
@@ -62,17 +59,15 @@ class TextSession {
   // Whether another token has room.
   bool full() const { return model_.context != 0 && position_ >= model_.context; }
 
-  // Reads tokens, at least one, in as few executions as the model allows. Afterwards scores() are those of
-  // the token that follows. kInput: no room for all of them (nothing is read then), or a token that the
-  // vocabulary does not have.
+  // Reads tokens, at least one, in as few executions as the model allows; scores() are then the following
+  // token's. kInput: no room for all of them, or one that the vocabulary lacks; nothing is read then.
   Status read(const std::int64_t* tokens, std::size_t count);
   Status read(const std::vector<std::int64_t>& tokens) { return read(tokens.data(), tokens.size()); }
   // The same of embeddings, `count` rows of the model's width. kUsage for a model that reads tokens alone.
   Status read_rows(const float* rows, std::size_t count);
   // One for each token of the vocabulary; empty before the first read().
   const std::vector<float>& scores() const { return scores_; }
-  // The next token by these scores, which is not read. kUsage where there are none, kExecution where none of
-  // them is a number.
+  // The next token by these scores, which is not read. kUsage without scores, kExecution if none is a number.
   Result<std::int64_t> pick(Sampler& sampler) const;
   // Goes back: what was read after the first `position` tokens is forgotten. 0 begins another text.
   Status go_back(std::int64_t position);

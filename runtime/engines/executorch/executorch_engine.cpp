@@ -39,7 +39,6 @@ using executorch::extension::Module;
 using executorch::extension::TensorPtr;
 using executorch::runtime::Error;
 using executorch::runtime::EValue;
-using executorch::runtime::MethodMeta;
 using executorch::runtime::Tag;
 
 constexpr char kExportAgain[] =
@@ -64,11 +63,6 @@ Status from_error(Error error, Code code, const std::string& what, std::string f
   }
   return {code, what + ": " + executorch::runtime::to_string(error) + (logged.empty() ? "." : ". " + logged),
           std::move(fix)};
-}
-
-std::vector<std::uint8_t> bytes_of(const void* data, std::size_t size) {
-  const auto* first = static_cast<const std::uint8_t*>(data);
-  return size == 0 ? std::vector<std::uint8_t>() : std::vector<std::uint8_t>(first, first + size);
 }
 
 bool is_row_major(const std::vector<std::uint8_t>& dim_order) {
@@ -101,8 +95,7 @@ auto contained(Code code, Call call) -> decltype(call()) {
   }
 }
 
-// Upstream's ETDump has no half precision: a tensor of that type makes a file that no reader takes. It is
-// left out.
+// Leaves out tensors of half precision, which upstream's ETDump lacks: no reader would take the file.
 class ProfileWriter final : public ETDumpGen {
  public:
   executorch::runtime::Result<bool> log_evalue(const EValue& value,
@@ -136,7 +129,9 @@ class ExecuTorchEngine : public Engine {
   }
   Result<std::vector<Tensor>> outputs() override;
   Result<std::vector<std::uint8_t>> profile() override;
-  Result<std::vector<std::uint8_t>> values() override;
+  Result<std::vector<std::uint8_t>> values() override {
+    return sink_ ? bytes_at(values_.get(), sink_->get_used_bytes()) : std::vector<std::uint8_t>();
+  }
   Result<std::vector<ProfileRow>> profile_rows(unsigned timed) override;
 
  private:
@@ -145,7 +140,6 @@ class ExecuTorchEngine : public Engine {
   Status give_inputs(const std::vector<Tensor>& inputs);
   Status execute_module();
   Status keep_values();
-  Status prepare_values(const MethodMeta& meta);
   EValue input_value(const Tensor& input, const InputForm& form);
   Result<Tensor> output_tensor(const EValue& value) const;
 
@@ -221,7 +215,8 @@ Status ExecuTorchEngine::load_module(const LoadOptions& options) {
   return prepare_method(options.method);
 }
 
-// Makes a loaded method the one that inputs are for.
+// Makes a loaded method the one that inputs are for: remembers their memory orders, and gives memory to
+// outputs for which the exporter planned none.
 Status ExecuTorchEngine::prepare_method(const std::string& method) {
   method_ = method;
   inputs_.clear();
@@ -229,11 +224,41 @@ Status ExecuTorchEngine::prepare_method(const std::string& method) {
   if (!meta.ok()) {
     return from_error(meta.error(), Code::kFile, "Cannot read method " + method_, kExportAgain);
   }
-  return prepare_values(meta.get());
+  for (std::size_t i = 0; i < meta->num_inputs(); ++i) {
+    const auto tag = meta->input_tag(i);
+    inputs_.push_back({tag.ok() ? tag.get() : Tag::None, {}});
+    if (inputs_.back().tag == Tag::Tensor) {
+      const auto tensor = meta->input_tensor_meta(i);
+      if (!tensor.ok()) {
+        return from_error(tensor.error(), Code::kFile, "Cannot read input " + std::to_string(i),
+                          kExportAgain);
+      }
+      inputs_.back().dim_order.assign(tensor->dim_order().begin(), tensor->dim_order().end());
+    }
+  }
+  for (std::size_t i = 0; i < meta->num_outputs(); ++i) {
+    const auto tag = meta->output_tag(i);
+    if (!tag.ok() || tag.get() != Tag::Tensor) {
+      continue;
+    }
+    const auto tensor = meta->output_tensor_meta(i);
+    if (!tensor.ok() || tensor->is_memory_planned()) {
+      continue;
+    }
+    output_buffers_.emplace_back(tensor->nbytes());
+    output_tensors_.push_back(
+        make_tensor_ptr({tensor->sizes().begin(), tensor->sizes().end()}, output_buffers_.back().data(),
+                        {tensor->dim_order().begin(), tensor->dim_order().end()}, {}, tensor->scalar_type()));
+    const Error error = module_->set_output(method_, output_tensors_.back(), i);
+    if (error != Error::Ok) {
+      return from_error(error, Code::kExecution, "Cannot give memory to output " + std::to_string(i),
+                        "export the program with memory planned for its outputs");
+    }
+  }
+  return {};
 }
 
-// Upstream ends the process when the values need more than the buffer has. Memory that nobody touches costs
-// nothing.
+// Upstream ends the process when the values need more than the buffer has. Untouched memory costs nothing.
 Status ExecuTorchEngine::keep_values() {
   constexpr std::size_t kMost = sizeof(void*) > 4 ? std::size_t{4} << 30 : std::size_t{256} << 20;
   std::size_t size = kMost;
@@ -248,42 +273,6 @@ Status ExecuTorchEngine::keep_values() {
   sink_.emplace(std::move(sink.get()));
   etdump_->set_data_sink(&*sink_);
   etdump_->set_event_tracer_debug_level(executorch::runtime::EventTracerDebugLogLevel::kIntermediateOutputs);
-  return {};
-}
-
-// Remembers the inputs' memory orders, and gives memory to outputs for which the exporter planned none.
-Status ExecuTorchEngine::prepare_values(const MethodMeta& meta) {
-  for (std::size_t i = 0; i < meta.num_inputs(); ++i) {
-    const auto tag = meta.input_tag(i);
-    inputs_.push_back({tag.ok() ? tag.get() : Tag::None, {}});
-    if (inputs_.back().tag == Tag::Tensor) {
-      const auto tensor = meta.input_tensor_meta(i);
-      if (!tensor.ok()) {
-        return from_error(tensor.error(), Code::kFile, "Cannot read input " + std::to_string(i),
-                          kExportAgain);
-      }
-      inputs_.back().dim_order.assign(tensor->dim_order().begin(), tensor->dim_order().end());
-    }
-  }
-  for (std::size_t i = 0; i < meta.num_outputs(); ++i) {
-    const auto tag = meta.output_tag(i);
-    if (!tag.ok() || tag.get() != Tag::Tensor) {
-      continue;
-    }
-    const auto tensor = meta.output_tensor_meta(i);
-    if (!tensor.ok() || tensor->is_memory_planned()) {
-      continue;
-    }
-    output_buffers_.emplace_back(tensor->nbytes());
-    output_tensors_.push_back(
-        make_tensor_ptr({tensor->sizes().begin(), tensor->sizes().end()}, output_buffers_.back().data(),
-                        {tensor->dim_order().begin(), tensor->dim_order().end()}, {}, tensor->scalar_type()));
-    const Error error = module_->set_output(method_, output_tensors_.back(), i);
-    if (error != Error::Ok) {
-      return from_error(error, Code::kExecution, "Cannot give memory to output " + std::to_string(i),
-                        "export the program with memory planned for its outputs");
-    }
-  }
   return {};
 }
 
@@ -306,8 +295,7 @@ EValue ExecuTorchEngine::input_value(const Tensor& input, const InputForm& form)
     reordered_inputs_.push_back(to_memory_order(input.bytes, input.shape, order, size_of(input.dtype)));
     data = reordered_inputs_.back().data();
   }
-  // const_cast: the runtime's tensors have no read-only form; inputs without planned memory are read where
-  // they are.
+  // const_cast: the runtime's tensors have no read-only form; inputs are only read.
   input_tensors_.push_back(make_tensor_ptr({input.shape.begin(), input.shape.end()}, const_cast<void*>(data),
                                            {order.begin(), order.end()}, {},
                                            static_cast<ScalarType>(to_stored(input.dtype))));
@@ -342,11 +330,11 @@ Status ExecuTorchEngine::execute_module() {
 Result<Tensor> ExecuTorchEngine::output_tensor(const EValue& value) const {
   if (value.isInt()) {
     const std::int64_t number = value.toInt();
-    return Tensor{DType::kInt64, {}, bytes_of(&number, sizeof(number))};
+    return Tensor{DType::kInt64, {}, bytes_at(&number, sizeof(number))};
   }
   if (value.isDouble()) {
     const double number = value.toDouble();
-    return Tensor{DType::kFloat64, {}, bytes_of(&number, sizeof(number))};
+    return Tensor{DType::kFloat64, {}, bytes_at(&number, sizeof(number))};
   }
   if (value.isBool()) {
     return Tensor{DType::kBool, {}, {static_cast<std::uint8_t>(value.toBool() ? 1 : 0)}};
@@ -369,7 +357,7 @@ Result<Tensor> ExecuTorchEngine::output_tensor(const EValue& value) const {
   }
   Tensor output{dtype,
                 {tensor.sizes().begin(), tensor.sizes().end()},
-                bytes_of(tensor.const_data_ptr(), tensor.nbytes())};
+                bytes_at(tensor.const_data_ptr(), tensor.nbytes())};
   const std::vector<std::uint8_t> order(tensor.dim_order().begin(), tensor.dim_order().end());
   if (!is_row_major(order)) {
     output.bytes = to_row_major(output.bytes, output.shape, order, size_of(dtype));
@@ -395,13 +383,9 @@ Result<std::vector<std::uint8_t>> ExecuTorchEngine::profile() {
   if (result.buf == nullptr || result.size == 0) {
     return Status(Code::kExecution, "The engine recorded no profile.", "run without --etdump_path");
   }
-  profile_ = bytes_of(result.buf, result.size);
+  profile_ = bytes_at(result.buf, result.size);
   std::free(result.buf);
   return profile_;
-}
-
-Result<std::vector<std::uint8_t>> ExecuTorchEngine::values() {
-  return sink_ ? bytes_of(values_.get(), sink_->get_used_bytes()) : std::vector<std::uint8_t>();
 }
 
 Result<std::vector<ProfileRow>> ExecuTorchEngine::profile_rows(unsigned timed) {

@@ -1,6 +1,5 @@
 #include "failures.h"
 
-#include <string>
 #include <string_view>
 #include <utility>
 
@@ -55,15 +54,9 @@ std::string operator_in(const std::string& message, std::string_view words) {
 }
 
 Code code_of(OrtErrorCode error, Code otherwise) {
-  switch (error) {
-    case ORT_NO_SUCHFILE:
-    case ORT_NO_MODEL:
-    case ORT_INVALID_PROTOBUF:
-    case ORT_INVALID_GRAPH:
-      return Code::kFile;
-    default:
-      return otherwise;
-  }
+  const bool file = error == ORT_NO_SUCHFILE || error == ORT_NO_MODEL || error == ORT_INVALID_PROTOBUF ||
+                    error == ORT_INVALID_GRAPH;
+  return file ? Code::kFile : otherwise;
 }
 
 }  // namespace

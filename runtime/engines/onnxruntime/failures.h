@@ -11,8 +11,7 @@
 
 namespace slipway::onnx {
 
-// ONNX Runtime's log, which would go to standard error: errors are kept for the message of the failure that
-// they belong to.
+// Keeps errors of ONNX Runtime's log, which would go to standard error, for the failure's message.
 void ORT_API_CALL keep_logged_error(void* unused, OrtLoggingLevel severity, const char* category,
                                     const char* logid, const char* location, const char* message);
 

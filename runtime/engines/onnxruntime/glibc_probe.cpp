@@ -1,5 +1,4 @@
-// Ends well when this system can load the bundle's libstdc++: then its C library is new enough for all of the
-// bundle.
+// Ends well when this system can load the bundle's libstdc++: its C library is new enough then.
 #include <exception>
 
 int main() {

@@ -1,12 +1,27 @@
 #include "graph.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <set>
 #include <utility>
 
 namespace slipway::onnx {
 namespace {
+
+constexpr std::pair<DType, ONNXTensorElementDataType> kTypes[] = {
+    {DType::kFloat32, ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT},
+    {DType::kUInt8, ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8},
+    {DType::kInt8, ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8},
+    {DType::kUInt16, ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT16},
+    {DType::kInt16, ONNX_TENSOR_ELEMENT_DATA_TYPE_INT16},
+    {DType::kInt32, ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32},
+    {DType::kInt64, ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64},
+    {DType::kBool, ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL},
+    {DType::kFloat16, ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16},
+    {DType::kFloat64, ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE},
+    {DType::kUInt32, ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT32},
+    {DType::kUInt64, ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT64},
+    {DType::kBFloat16, ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16},
+};
 
 ValueSpec spec_of(const Graph& graph, const std::string& name) {
   ValueSpec spec;
@@ -32,8 +47,7 @@ ValueSpec spec_of(const Graph& graph, const std::string& name) {
   return spec;
 }
 
-// Nodes that stay although all their inputs are constant; ONNX Runtime folds the others before it asks the
-// providers.
+// Nodes that ONNX Runtime does not fold although all their inputs are constant.
 bool is_never_folded(const std::string& op) {
   static const std::set<std::string> kOperators{"QuantizeLinear",   "DequantizeLinear", "RandomNormal",
                                                 "RandomNormalLike", "RandomUniform",    "RandomUniformLike",
@@ -137,26 +151,6 @@ ProgramInfo program_info(const Graph& graph, std::uint64_t size) {
   method.backends = {kCpu};  // it runs what the XNNPACK provider leaves
   return info;
 }
-
-namespace {
-
-constexpr std::pair<DType, ONNXTensorElementDataType> kTypes[] = {
-    {DType::kFloat32, ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT},
-    {DType::kUInt8, ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8},
-    {DType::kInt8, ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8},
-    {DType::kUInt16, ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT16},
-    {DType::kInt16, ONNX_TENSOR_ELEMENT_DATA_TYPE_INT16},
-    {DType::kInt32, ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32},
-    {DType::kInt64, ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64},
-    {DType::kBool, ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL},
-    {DType::kFloat16, ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16},
-    {DType::kFloat64, ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE},
-    {DType::kUInt32, ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT32},
-    {DType::kUInt64, ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT64},
-    {DType::kBFloat16, ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16},
-};
-
-}  // namespace
 
 DType to_dtype(std::int64_t type) {
   for (const auto& [dtype, element] : kTypes) {

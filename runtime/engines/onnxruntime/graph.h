@@ -66,8 +66,7 @@ struct Graph {
   std::int64_t opset(const std::string& domain) const;
 };
 
-// Whether the file is of ONNX Runtime's own format (.ort), whatever its name: it carries the identifier
-// "ORTM".
+// Whether the file is of ONNX Runtime's own format (.ort), by its identifier "ORTM", whatever its name.
 bool is_ort(const std::string& path);
 
 // Reads an .onnx file from end to end. kFile when it is none, or damaged.
@@ -76,8 +75,7 @@ Result<Graph> read_model(const std::string& path);
 // The same of a serialized ModelProto; `path` is for the messages.
 Result<Graph> read_onnx(const std::uint8_t* data, std::size_t size, const std::string& path);
 
-// Adds to the constants what is computed from constants alone: ONNX Runtime folds those before it asks the
-// providers.
+// Adds what is computed from constants alone: ONNX Runtime folds those nodes before it asks the providers.
 void propagate_constants(Graph* graph);
 
 // Whether an input has a dimension that is not fixed.
@@ -90,12 +88,10 @@ using NamedSizes = std::map<std::string, std::int64_t>;
 // sizes of these names: ONNX Runtime does the same when it is told them.
 NamedSizes fix_sizes(const std::vector<Shape>& shapes, Graph* graph);
 
-// With the one method that a model is, "forward".
-// `size`: of the file, in bytes.
+// With the one method that a model is, "forward". `size`: of the file, in bytes.
 ProgramInfo program_info(const Graph& graph, std::uint64_t size);
 
-// Of ONNX Runtime's types, which are numbered as the file's are. kUnknown for strings, complex numbers and
-// types below a byte.
+// Of ONNX Runtime's types, numbered as the file's. kUnknown: strings, complex numbers, less than a byte.
 DType to_dtype(std::int64_t type);
 ONNXTensorElementDataType to_element_type(DType dtype);
 

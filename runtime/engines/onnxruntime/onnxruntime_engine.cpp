@@ -8,9 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
 #include <memory>
-#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -30,7 +28,18 @@ namespace {
 class Scratch {
  public:
   // In TMPDIR, /tmp, /dev/shm or the current folder: the first that can be written to.
-  Scratch();
+  Scratch() {
+    for (const char* base : {static_cast<const char*>(std::getenv("TMPDIR")), "/tmp", "/dev/shm", "."}) {
+      if (base == nullptr || *base == '\0') {
+        continue;
+      }
+      std::string path = std::string(base) + "/pte_runner.XXXXXX";
+      if (::mkdtemp(path.data()) != nullptr) {
+        path_ = path;
+        return;
+      }
+    }
+  }
   ~Scratch() {
     empty();
     ::rmdir(path_.c_str());
@@ -41,35 +50,20 @@ class Scratch {
   // Empty when no folder can be written to.
   const std::string& path() const { return path_; }
   // Removes the files that are in it so far.
-  void empty() const;
+  void empty() const {
+    // Not <filesystem>: the oldest libstdc++ that devices have, GCC 8's, has it in a library of its own.
+    DIR* folder = path_.empty() ? nullptr : ::opendir(path_.c_str());
+    while (const dirent* entry = folder == nullptr ? nullptr : ::readdir(folder)) {
+      ::unlink((path_ + "/" + entry->d_name).c_str());  // not "." and "..": they are folders
+    }
+    if (folder != nullptr) {
+      ::closedir(folder);
+    }
+  }
 
  private:
   std::string path_;
 };
-
-Scratch::Scratch() {
-  for (const char* base : {static_cast<const char*>(std::getenv("TMPDIR")), "/tmp", "/dev/shm", "."}) {
-    if (base == nullptr || *base == '\0') {
-      continue;
-    }
-    std::string path = std::string(base) + "/pte_runner.XXXXXX";
-    if (::mkdtemp(path.data()) != nullptr) {
-      path_ = path;
-      return;
-    }
-  }
-}
-
-void Scratch::empty() const {
-  // Not <filesystem>: the oldest libstdc++ that devices have, GCC 8's, has it in a library of its own.
-  DIR* folder = path_.empty() ? nullptr : ::opendir(path_.c_str());
-  while (const dirent* entry = folder == nullptr ? nullptr : ::readdir(folder)) {
-    ::unlink((path_ + "/" + entry->d_name).c_str());  // not "." and "..": they are folders
-  }
-  if (folder != nullptr) {
-    ::closedir(folder);
-  }
-}
 
 using onnx::contained;
 
@@ -114,7 +108,9 @@ class OnnxRuntimeEngine : public Engine {
 
   unsigned least_warmup() const override { return 1; }
   Placement placement() const override { return placement_; }
-  Result<std::vector<std::uint8_t>> profile() override;
+  Result<std::vector<std::uint8_t>> profile() override {
+    return std::vector<std::uint8_t>(profile_text_.begin(), profile_text_.end());
+  }
   Result<std::vector<ProfileRow>> profile_rows(unsigned timed) override;
 
  private:
@@ -157,15 +153,14 @@ Capabilities OnnxRuntimeEngine::capabilities() const {
   }
   std::sort(capabilities.backends.begin(), capabilities.backends.end());
   capabilities.lists_operators = false;
-  // A function of KleidiAI's that every build of XNNPACK with it has; looked up by name because it may not be
-  // there.
+  // A function of KleidiAI's that every build of XNNPACK with it has; by name, for it may not be there.
   capabilities.kleidiai = ::dlsym(RTLD_DEFAULT, "kai_run_lhs_quant_pack_qai8dxp_f32") != nullptr;
   return capabilities;
 }
 
-// ONNX Runtime registers all operators it knows when the first session is made. Debian's libonnxruntime and
-// libonnx each hold ONNX's schemas, and the second to register them says so on standard error, hundreds of
-// lines: better here, unheard and with the smallest of models, than while the user's is loaded.
+// The first session registers all operators. Debian's libonnxruntime and libonnx each hold ONNX's schemas,
+// and the second to register them writes hundreds of lines to standard error: better here, unheard and with
+// the smallest of models, than while the user's is loaded.
 Status OnnxRuntimeEngine::configure(const EngineOptions& options) {
   options_ = options;
   static constexpr char kModel[] =
@@ -196,21 +191,16 @@ std::vector<std::pair<std::string, std::string>> OnnxRuntimeEngine::settings() c
 }
 
 Result<ProgramInfo> OnnxRuntimeEngine::describe(const std::string& model_path) {
-  ProgramInfo info;
-  const Status status = contained(Code::kFile, [&]() -> Status {
+  return contained(Code::kFile, [&]() -> Result<ProgramInfo> {
     const Scratch folder;
     SLIPWAY_TRY(const std::string path, readable(model_path, folder));
     SLIPWAY_TRY(const onnx::Graph graph, onnx::read_model(path));
     SLIPWAY_TRY(const MappedFile file, MappedFile::open(model_path));
-    info = onnx::program_info(graph, file.size());
-    return {};
+    return onnx::program_info(graph, file.size());
   });
-  SLIPWAY_RETURN_IF_ERROR(status);
-  return info;
 }
 
-// What only ONNX Runtime itself can tell: whether it knows the operators, versions and types. Nothing is
-// optimized.
+// What only ONNX Runtime can tell, without optimizing: whether it knows the operators, versions and types.
 Status OnnxRuntimeEngine::examine(const std::string& model_path, std::vector<std::string>* missing) {
   const Status status = contained(Code::kFile, [&]() -> Status {
     Ort::SessionOptions options = plain_options(onnx::is_ort(model_path));
@@ -257,17 +247,15 @@ std::unique_ptr<Ort::Session> OnnxRuntimeEngine::make_session(const std::string&
       throw;
     }
   }
-  // ONNX Runtime names a profile after the second in which its session began: the first session's would lie
-  // beside this one's, and be read instead of it.
+  // A profile is named after the second in which its session began: the first one's might be read instead.
   profiles_->empty();
   options.AddConfigEntry(kOrtSessionOptionsDisableQuantQDQ, "1");
   return std::make_unique<Ort::Session>(env_, path.c_str(), options);
 }
 
 // The path of the model as .onnx: an .ort model, which only ONNX Runtime reads, is written back as one into
-// the folder. A build of it that reads .onnx, as Debian's does, cannot give an .ort model's convolutions and
-// pools to the XNNPACK provider either: such a model does not import the operator set that the provider has
-// them in.
+// the folder. It does not import the operator set in which the XNNPACK provider has convolutions and pools:
+// a build that reads .onnx, as Debian's does, cannot give them to the provider either.
 Result<std::string> OnnxRuntimeEngine::readable(const std::string& path, const Scratch& folder) const {
   if (!onnx::is_ort(path)) {
     return path;
@@ -373,35 +361,25 @@ Status OnnxRuntimeEngine::end_profile() {
 }
 
 Result<std::vector<Tensor>> OnnxRuntimeEngine::outputs() {
-  const Status ended = contained(Code::kExecution, [&] { return end_profile(); });
-  SLIPWAY_RETURN_IF_ERROR(ended);
-  std::vector<Tensor> tensors;
-  const Status status = contained(Code::kExecution, [&]() -> Status {
+  return contained(Code::kExecution, [&]() -> Result<std::vector<Tensor>> {
+    SLIPWAY_RETURN_IF_ERROR(end_profile());
+    std::vector<Tensor> tensors;
     for (std::size_t i = 0; i < outputs_.size(); ++i) {
       const Ort::Value& value = outputs_[i];
       const DType dtype = value.IsTensor()
                               ? onnx::to_dtype(value.GetTensorTypeAndShapeInfo().GetElementType())
                               : DType::kUnknown;
       if (dtype == DType::kUnknown) {
-        return {Code::kExecution, "Output " + graph_.outputs[i] + " is of a kind that has no file form.",
-                "export a model whose outputs are tensors of bools, integers or floats"};
+        return Status(Code::kExecution,
+                      "Output " + graph_.outputs[i] + " is of a kind that has no file form.",
+                      "export a model whose outputs are tensors of bools, integers or floats");
       }
-      Tensor tensor{dtype, value.GetTensorTypeAndShapeInfo().GetShape(), {}};
-      const auto* data = static_cast<const std::uint8_t*>(value.GetTensorRawData());
-      const std::size_t size = value.GetTensorTypeAndShapeInfo().GetElementCount() * size_of(dtype);
-      if (size != 0) {
-        tensor.bytes.assign(data, data + size);
-      }
-      tensors.push_back(std::move(tensor));
+      const auto type = value.GetTensorTypeAndShapeInfo();
+      tensors.push_back({dtype, type.GetShape(),
+                         bytes_at(value.GetTensorRawData(), type.GetElementCount() * size_of(dtype))});
     }
-    return {};
+    return tensors;
   });
-  SLIPWAY_RETURN_IF_ERROR(status);
-  return tensors;
-}
-
-Result<std::vector<std::uint8_t>> OnnxRuntimeEngine::profile() {
-  return std::vector<std::uint8_t>(profile_text_.begin(), profile_text_.end());
 }
 
 Result<std::vector<ProfileRow>> OnnxRuntimeEngine::profile_rows(unsigned timed) {

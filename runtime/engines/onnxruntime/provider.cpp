@@ -24,8 +24,7 @@ bool constant(const Graph& graph, const std::string& name) {
   return name.empty() || graph.constants.count(name) != 0;
 }
 
-// Whether the input has one of these numbers of dimensions; true where it is not known: the runner infers no
-// shapes, it reads what the file declares.
+// Whether the input has one of these numbers of dimensions; true where the file does not declare any.
 bool ranks(const Graph& graph, const std::string& name, std::initializer_list<std::size_t> allowed) {
   const Value* value = graph.value(name);
   return value == nullptr || !value->has_rank ||
@@ -121,10 +120,6 @@ const char* fault_of(const Graph& graph, const Node& node) {
 
 constexpr char kSuffix[] = "_kernel_time";
 
-Status no_profile(const std::string& why) {
-  return {Code::kExecution, "ONNX Runtime's profile cannot be read: " + why + ".", "run without --profile"};
-}
-
 bool ends_with(const std::string& text, const std::string& end) {
   return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
@@ -186,7 +181,9 @@ std::vector<std::string> kept_away(const Graph& graph) {
 Result<std::vector<NodeEvent>> read_profile(const std::string& text) {
   const std::vector<std::string_view> lines = pieces(text, "\r\n");
   if (lines.size() < 3 || lines.front() != "[" || lines.back() != "]") {
-    return no_profile("it is not a JSON array of events");
+    return Status(Code::kExecution,
+                  "ONNX Runtime's profile cannot be read: it is not a JSON array of events.",
+                  "run without --profile");
   }
   std::vector<NodeEvent> events;
   for (const std::string_view line : lines) {

@@ -42,8 +42,7 @@ struct Session {
   bool fixed = false;       // whether sizes that the model leaves open were fixed to these
 };
 
-// Where each node ran, from the profile of an execution, and what to try when much of the time was spent
-// outside the XNNPACK provider.
+// Where each node ran, and what to try when much of the time was spent outside the XNNPACK provider.
 Placement placement_of(const std::vector<NodeEvent>& events, const Session& session);
 
 }  // namespace slipway::onnx

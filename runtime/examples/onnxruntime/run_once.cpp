@@ -1,5 +1,4 @@
-// Runs a model once: run_once model.onnx input.bin output.bin threads. The files hold a tensor's float32
-// elements, nothing else.
+// Runs a model once: run_once model.onnx input.bin output.bin threads. The files hold a tensor's floats.
 #include <fcntl.h>
 #include <onnxruntime_cxx_api.h>
 #include <onnxruntime_session_options_config_keys.h>

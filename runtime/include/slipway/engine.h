@@ -38,8 +38,7 @@ struct ValueSpec {
   DType dtype = DType::kUnknown;
   Shape shape;
   Dynamism dynamism = Dynamism::kStatic;
-  // One a dimension, where the program says more than `shape` and `dynamism` do: an .onnx fixes some
-  // dimensions and leaves others free. Otherwise empty: size_ranges() has what follows from those two.
+  // One a dimension, where an .onnx fixes some and leaves others free; else empty. size_ranges() has all.
   std::vector<SizeRange> ranges;
   // For "int", "double" and "bool" inputs: the value the program was exported with.
   Tensor exported;
@@ -210,8 +209,7 @@ class Engine {
   // Sets the number of threads for all later work; returns the number in effect.
   virtual Result<unsigned> set_threads(unsigned count) = 0;
 
-  // Reads what the program declares. Checks the whole file first (kFile when it is damaged); loads,
-  // initialises and runs nothing.
+  // Reads what the program declares, and runs nothing. Checks the whole file (kFile when it is damaged).
   virtual Result<ProgramInfo> describe(const std::string& model_path) = 0;
 
   // Finds out more about a described program by preparing it as far as needed: operators that the runtime
@@ -239,8 +237,7 @@ class Engine {
   // Where the nodes ran; known after the first execution.
   virtual Placement placement() const { return {}; }
 
-  // The kernels of the method that was loaded, for the shapes it was given last; empty from engines that do
-  // not tell.
+  // The loaded method's kernels, for the shapes it was given last; empty from engines that do not tell.
   virtual std::vector<KernelUse> kernels() const { return {}; }
   // The same for a described program's method in the shapes it declares, as far as it can be prepared here.
   virtual std::vector<KernelUse> kernels_of(const std::string& /*model_path*/,
@@ -253,17 +250,14 @@ class Engine {
 
   // Known after load(); nothing from engines that do not tell.
   virtual std::optional<WeightsInfo> weights() const { return {}; }
-  // Writes what shortens the next load, as EngineOptions::weights_cache wants, after all that is measured.
-  // What became of it is in weights().
+  // Writes EngineOptions::weights_cache after all that is measured; weights() says what became of it.
   virtual void keep_weights() {}
 
   // The profile recorded since load(), in the engine's own file format. Empty without LoadOptions::profile.
   virtual Result<std::vector<std::uint8_t>> profile() = 0;
-  // The bytes of the tensors that the profile names, with LoadOptions::values. kUsage from engines that keep
-  // none.
+  // The bytes of the tensors that the profile names, with LoadOptions::values; else kUsage in some engines.
   virtual Result<std::vector<std::uint8_t>> values();
-  // The last `timed` executions by operators, the costliest first; kUsage from engines that have only the
-  // file.
+  // The last `timed` executions by operators, the costliest first; kUsage if the engine has only the file.
   virtual Result<std::vector<ProfileRow>> profile_rows(unsigned timed);
 };
 

@@ -254,18 +254,10 @@ SLIPWAY_API const char* slipway_method_name(const slipway_method* method);
 SLIPWAY_API size_t slipway_method_input_count(const slipway_method* method);
 /** How many outputs a method gives. */
 SLIPWAY_API size_t slipway_method_output_count(const slipway_method* method);
-/**
- * What the method declares of an input.
- *
- * @return SLIPWAY_USAGE when the method has fewer inputs.
- */
+/** What the method declares of an input. @return SLIPWAY_USAGE when the method has fewer inputs. */
 SLIPWAY_API slipway_error* slipway_method_input_spec(const slipway_method* method, size_t index,
                                                      slipway_spec* spec);
-/**
- * What the method declares of an output.
- *
- * @return SLIPWAY_USAGE when the method has fewer outputs.
- */
+/** What the method declares of an output. @return SLIPWAY_USAGE when the method has fewer outputs. */
 SLIPWAY_API slipway_error* slipway_method_output_spec(const slipway_method* method, size_t index,
                                                       slipway_spec* spec);
 

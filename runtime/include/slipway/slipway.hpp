@@ -203,15 +203,10 @@ inline Tensor from_blob(void* data, const std::vector<std::int64_t>& sizes, Scal
   slipway_tensor tensor = {};
   tensor.data = data;
   tensor.readable = readable;
-  tensor.dtype = static_cast<std::int32_t>(type);
   // A rank that is too large is an error where the tensor is used.
-  tensor.rank = static_cast<std::uint32_t>(sizes.size());
+  tensor.dtype = sizes.size() > SLIPWAY_MAX_DIMS ? SLIPWAY_UNKNOWN : static_cast<std::int32_t>(type);
   for (std::size_t i = 0; i < sizes.size() && i < SLIPWAY_MAX_DIMS; ++i) {
-    tensor.sizes[i] = sizes[i];
-  }
-  if (sizes.size() > SLIPWAY_MAX_DIMS) {
-    tensor.rank = SLIPWAY_MAX_DIMS;
-    tensor.dtype = SLIPWAY_UNKNOWN;
+    tensor.sizes[tensor.rank++] = sizes[i];
   }
   return Tensor(tensor);
 }
@@ -387,8 +382,6 @@ class Program {
   slipway_program* c_program() const { return program_.get(); }
 
  private:
-  using Handle = std::unique_ptr<slipway_program, void (*)(slipway_program*)>;
-
   explicit Program(slipway_program* program) : program_(program, &slipway_program_free) {}
 
   template <typename Load>
@@ -419,7 +412,7 @@ class Program {
     return Program(program);
   }
 
-  Handle program_;
+  std::unique_ptr<slipway_program, void (*)(slipway_program*)> program_;
 };
 
 /** How a Session chooses the next token. The values here are the defaults. */
@@ -430,8 +423,7 @@ struct Sampling {
   std::uint64_t seed = 0;  /**< the same one gives the same text */
 };
 
-/** A text that a language model reads and writes. Its program must outlive it, and has one session at a time.
- */
+/** A text that a language model reads and writes. Its program must outlive it, and has one at a time. */
 class Session {
  public:
   /** Begins a text; `method` as slipway_session_create, "" for its NULL. */

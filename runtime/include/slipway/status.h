@@ -1,5 +1,4 @@
-// What every fallible function returns. Nothing in this project throws on purpose; no exception crosses the
-// engine interface.
+// What every fallible function returns. Nothing of ours throws on purpose; no exception leaves an engine.
 #pragma once
 
 #include <string>

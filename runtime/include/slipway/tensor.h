@@ -49,6 +49,9 @@ struct Tensor {
   std::vector<std::uint8_t> bytes;
 };
 
+// A copy of so many bytes.
+std::vector<std::uint8_t> bytes_at(const void* data, std::size_t size);
+
 // The number that the bits of a 16-bit float are.
 float float16_value(std::uint16_t bits);
 float bfloat16_value(std::uint16_t bits);

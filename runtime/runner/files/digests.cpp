@@ -9,24 +9,9 @@
 #include "runner/measure.h"
 
 namespace slipway {
-namespace {
-
-// Bytes between two looks at the clock: a slow processor of today takes 0.3 ms for them.
-constexpr std::size_t kPiece = std::size_t{16} * 1024;
-
-}  // namespace
-
-std::vector<std::string> beside(const std::string& path, const std::vector<std::string>& names) {
-  const std::string folder = path.substr(0, path.find_last_of("/\\") + 1);
-  std::vector<std::string> paths;
-  paths.reserve(names.size());
-  for (const std::string& name : names) {
-    paths.push_back(folder + name);
-  }
-  return paths;
-}
-
 std::vector<FileDigest> digest_files(const std::vector<std::string>& paths, double limit_ms) {
+  // Bytes between two looks at the clock: a slow processor of today takes 0.3 ms for them.
+  constexpr std::size_t kPiece = std::size_t{16} * 1024;
   const auto start = std::chrono::steady_clock::now();
   std::vector<MappedFile> files;
   double all = 0;
@@ -74,8 +59,7 @@ constexpr std::uint32_t rotate(std::uint32_t value, unsigned bits) {
 
 using State = std::array<std::uint32_t, 8>;
 
-// One round. The names of the eight words move on from call to call instead of the words themselves: moving
-// them costs more than the round.
+// One round. The eight words' names move on from call to call: moving the words costs more than the round.
 inline void step(std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t& d, std::uint32_t e,
                  std::uint32_t f, std::uint32_t g, std::uint32_t& h, std::uint32_t word) {
   h += (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) + ((e & f) ^ (~e & g)) + word;

@@ -15,9 +15,6 @@ struct FileDigest {
   std::string sha256;
 };
 
-// Paths of files in the same folder as `path`.
-std::vector<std::string> beside(const std::string& path, const std::vector<std::string>& names);
-
 // SHA-256 of each file, from the memory that the system keeps of it for everybody who maps it. Given up as
 // soon as the bytes so far say that all of them take longer than `limit_ms`: then there are none, nor are
 // there any with a file that cannot be mapped.

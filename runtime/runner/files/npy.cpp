@@ -129,8 +129,7 @@ Result<Tensor> parse_npy(const std::uint8_t* data, std::size_t size, const std::
                    " expected for " + name_of(tensor.dtype) + " " + to_text(tensor.shape),
                "copy or write the file again");
   }
-  const std::uint8_t* first = data + prefix + header;
-  tensor.bytes.assign(first, first + body);
+  tensor.bytes = bytes_at(data + prefix + header, body);
   return tensor;
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -94,8 +93,7 @@ class JsonWriter {
   bool comma_ = false;  // whether the next item is preceded by one
 };
 
-// The text between quotes, escaped. Bytes that are not UTF-8 become U+FFFD, so that the document always
-// parses.
+// The text between quotes, escaped. Bytes that are not UTF-8 become U+FFFD: the document always parses.
 std::string json_escape(std::string_view text);
 
 }  // namespace slipway

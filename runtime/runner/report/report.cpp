@@ -7,7 +7,6 @@
 #include <map>
 
 #include "base/text.h"
-#include "runner/measure.h"
 #include "runner/report/json.h"
 
 namespace slipway {

@@ -23,8 +23,6 @@ struct TensorReport {
   std::string file;  // outputs only; empty when it was not written
 };
 
-TensorReport report_of(const Tensor& tensor);
-
 struct RunReport {
   EngineInfo engine;
   std::string program_path;

@@ -234,15 +234,11 @@ void Java_org_slipway_Native_setInput(JNIEnv* env, jclass, jlong method, jint in
     throw_failure(env, SLIPWAY_INPUT, "A tensor has too many dimensions.", "give at most 16");
     return;
   }
-  jlong sizes[SLIPWAY_MAX_DIMS] = {};
-  env->GetLongArrayRegion(shape, 0, rank, sizes);
+  env->GetLongArrayRegion(shape, 0, rank, reinterpret_cast<jlong*>(tensor.sizes));
   tensor.data = env->GetDirectBufferAddress(data);
   tensor.readable = static_cast<uint64_t>(env->GetDirectBufferCapacity(data));
   tensor.dtype = dtype;
   tensor.rank = static_cast<uint32_t>(rank);
-  for (jsize i = 0; i < rank; ++i) {
-    tensor.sizes[i] = sizes[i];
-  }
   succeeded(env, slipway_method_set_input(pointer<slipway_method>(method), index_of(index), &tensor));
 }
 

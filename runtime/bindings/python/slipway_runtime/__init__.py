@@ -13,18 +13,8 @@ that a language model reads and writes.
 
 from __future__ import annotations
 
-from slipway_runtime._api import (
-    ABI_VERSION,
-    Error,
-    InputError,
-    Method,
-    Pool,
-    Program,
-    Session,
-    Spec,
-    load,
-    version,
-)
+from slipway_runtime._api import Method, Pool, Program, Session, Spec, load, version
+from slipway_runtime._native import ABI_VERSION, Error, InputError
 
 __all__ = ["ABI_VERSION", "Error", "InputError", "Method", "Pool", "Program", "Session", "Spec", "__version__", "load",
            "version"]  # fmt: skip

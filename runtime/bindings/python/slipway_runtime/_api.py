@@ -6,14 +6,14 @@ import ctypes
 import os
 import weakref
 from collections.abc import Sequence
+from ctypes import byref
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, final
 
 import numpy as np
 
 from slipway_runtime import _native
-from slipway_runtime._native import ABI_VERSION, Error, InputError, api, byref, must, text
+from slipway_runtime._native import Error, InputError, api, must, text
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -23,9 +23,6 @@ _NUMBERS = {text(api.slipway_dtype_name(number)): number for number in range(1, 
 _BFLOAT16 = _NUMBERS["bfloat16"]
 _DTYPES = {number: np.dtype("V2" if number == _BFLOAT16 else name) for name, number in _NUMBERS.items()}
 """bfloat16, which NumPy lacks: two bytes that NumPy does not interpret."""
-
-
-_FIX = "an array of the type that Method.inputs names"
 
 
 def version() -> str:
@@ -122,7 +119,8 @@ class Method:
         try:
             return _array(value, wanted)
         except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-            raise InputError(_native.INPUT, f"Input {index} of {self.name} cannot be read: {error}", _FIX) from error
+            fix = "an array of the type that Method.inputs names"
+            raise InputError(_native.INPUT, f"Input {index} of {self.name} cannot be read: {error}", fix) from error
 
     def _output(self, index: int) -> Any:
         tensor = _native.Tensor()
@@ -323,9 +321,7 @@ class Session:
     def __enter__(self) -> Session:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -449,6 +445,3 @@ class Session:
 
 def _end(handle: ctypes.c_void_p, _program: Program) -> None:
     api.slipway_session_free(handle)
-
-
-__all__ = ["ABI_VERSION", "Error", "InputError", "Method", "Pool", "Program", "Session", "Spec", "load", "version"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 
 ABI_VERSION = 1
@@ -142,7 +142,3 @@ def must(error: int | None) -> None:
     message, fix = text(api.slipway_error_message(error)), text(api.slipway_error_fix(error))
     api.slipway_error_free(error)
     raise (InputError if code == INPUT else Error)(code, message, fix)
-
-
-__all__ = ["ABI_VERSION", "DYNAMISMS", "INPUT", "KINDS", "MAX_DIMS", "Error", "InputError", "Spec", "Tensor", "api",
-           "byref", "must", "text"]  # fmt: skip

@@ -118,14 +118,12 @@ public final class Program implements AutoCloseable {
    * @throws SlipwayException the options do not name a file, or it cannot be written
    */
   public synchronized void keepWeights() {
-    requireOpen();
-    Native.keepWeights(handle);
+    Native.keepWeights(handle());
   }
 
   /** How many blocks of packed weights this load found in that file. */
   public synchronized long weightsFound() {
-    requireOpen();
-    return Native.weightsFound(handle);
+    return Native.weightsFound(handle());
   }
 
   /**
