@@ -109,11 +109,16 @@ def prompted(request: Deploy, program: Path | None) -> Iterator[tuple[Prompt | N
         return
     from deploy.run.report import ConsoleListener
 
-    text = request.prompt or _text_of(Path(request.prompt_file))
+    text = request.prompt or text_of(Path(request.prompt_file), "a file of text in UTF-8").rstrip("\n")
     tokenizer = _tokenizer(request, program)
     numbers = tokenizer.encode(text)
-    if room := number_of(program, "context"):
-        _check_room(len(numbers), room)
+    if (room := number_of(program, "context")) and len(numbers) >= room:
+        raise UsageError(
+            f"The prompt has {len(numbers)} tokens, and the program holds {room}, its answer included.",
+            "it was exported for so many",
+            f"a shorter prompt, or an export with more: --options context={2 * len(numbers)}",
+            ["prompt"],
+        )
     flags = flags_of(request, tokenizer)
     with tempfile.TemporaryDirectory(prefix="slipway-prompt-") as folder:
         file = Path(folder) / "prompt.npy"
@@ -122,21 +127,12 @@ def prompted(request: Deploy, program: Path | None) -> Iterator[tuple[Prompt | N
         yield Prompt(tokens=file, vocabulary=tokenizer.size, flags=flags), [answer, ConsoleListener()]
 
 
-def _check_room(tokens: int, room: int) -> None:
-    if tokens >= room:
-        raise UsageError(
-            f"The prompt has {tokens} tokens, and the program holds {room}, its answer included.",
-            "it was exported for so many",
-            f"a shorter prompt, or an export with more: --options context={2 * tokens}",
-            ["prompt"],
-        )
-
-
-def _text_of(file: Path) -> str:
+def text_of(file: Path, hint: str) -> str:
+    """The text of a user's file; a `UsageError` with ``hint`` if it cannot be read."""
     try:
-        return file.read_text(encoding="utf-8").rstrip("\n")
+        return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file} cannot be read.", str(error), "a file of text in UTF-8", [str(file)]) from error
+        raise UsageError(f"{file} cannot be read.", str(error), hint, [str(file)]) from error
 
 
 def _tokenizer(request: Deploy | Chat, program: Path) -> Tokenizer:

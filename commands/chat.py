@@ -33,7 +33,6 @@ class Talk:
     """The talk so far: what was said, and the tokens that the model on the device has of it.
 
     Args:
-        tokenizer: the model's.
         ask: gives the user's next line; raises EOFError at the end.
         show: shows a piece of an answer.
         emulated: whether the device's times say nothing.

@@ -10,8 +10,8 @@ from commands import export
 from commands.matrix import catalogue
 from commands.requests import Compare
 from core.cli.request import words
+from core.environment import ensure_export
 from core.errors import MatrixError, UsageError
-from core.formats.program import Samples
 from deploy.matrix import matrix
 from deploy.matrix.comparing import Compared, Metric, compare, report
 from deploy.matrix.matrix import MatrixRequest
@@ -57,7 +57,10 @@ def run(request: Compare) -> None:
     asked, programs = catalogue(asked, request.variants)
     plan = matrix.planned(asked, programs)
     with tempfile.TemporaryDirectory() as folder:
-        samples = _samples(model, request.samples, request.most or _SAMPLES, Path(folder))
+        ensure_export()
+        from models.samples.taking import prepare  # imports torch
+
+        samples = prepare(model, request.samples, request.most or _SAMPLES, Path(folder))
         filled, where, made = matrix.run(
             asked, programs, lambda target, engine: build(target, engine, request.toolchain), export.each
         )
@@ -71,8 +74,7 @@ def run(request: Compare) -> None:
 
 
 def _check(found: Compared) -> None:
-    wrong = [one for one in found.rows if not one.usable]
-    if wrong:
+    if wrong := [one for one in found.rows if not one.usable]:
         first = wrong[0]
         raise MatrixError(
             f"{len(wrong)} of {len(found.rows)} programs failed or differ from their references.",
@@ -91,7 +93,6 @@ def _metric(text: str) -> Metric | None:
     """
     if not text:
         return None
-    from core.environment import ensure_export
     from models.users.users_code import function_in, is_function, opened
 
     if not is_function(text):
@@ -109,13 +110,3 @@ def _metric(text: str) -> Metric | None:
             return float(function(outputs, labels))
 
     return measure
-
-
-def _samples(model: str, data: str, most: int, folder: Path) -> Samples:
-    """The samples, with what the float model gives for each."""
-    from core.environment import ensure_export
-
-    ensure_export()
-    from models.samples.taking import prepare
-
-    return prepare(model, data, most, folder)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from commands.answer import judged
+from commands.answer import judged, text_of
 from commands.requests import Compare
 from core import console
 from core.cli.request import words
@@ -80,10 +80,7 @@ def run(request: Compare) -> None:
             f"--{wrong[0]} does not go with a language model.", "its text is compared", "leave it out", [wrong[0]]
         )
     file = Path(request.samples) if request.samples else _TEXT
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file} cannot be read.", str(error), "--samples with a file of text", [str(file)]) from error
+    text = text_of(file, "--samples with a file of text")
     chosen = SCHEMES if request.schemes == "all" else words(request.schemes) or SCHEMES[:2]
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="slipway-compare-") as folder:

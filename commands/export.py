@@ -16,7 +16,7 @@ from core.console.units import size
 from core.errors import SlipwayError, UsageError
 
 if TYPE_CHECKING:
-    from core.formats.program import Operator, Program
+    from core.formats.program import Program
     from deploy.matrix.plan import Exportable
     from models.request import Request as ExportRequest
     from models.request import Row
@@ -98,8 +98,7 @@ def exported(requests: Sequence[ExportRequest], force: bool = False, at_once: in
     Args:
         at_once: how many exports run together.
     """
-    failures = _attempt(requests, force, at_once)
-    if failures:
+    if failures := _attempt(requests, force, at_once):
         from models.export import raise_failures
 
         raise_failures(failures, len(requests))
@@ -117,7 +116,6 @@ def divided(request: Export | Deploy) -> tuple[tuple[tuple[str, ...], ...], dict
 
 def _attempt(requests: Sequence[ExportRequest], force: bool = False, at_once: int = 1) -> dict[str, SlipwayError]:
     """Export the outdated programs; the failures by the requests' names. Torch comes only if there are any."""
-
     from models.request import current
 
     outdated = [request for request in requests if force or not current(request)]
@@ -268,10 +266,6 @@ def _exported(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _operators(found: Sequence[Operator]) -> list[list[str]]:
-    return [[one.name, str(one.count), one.why] for one in found]
-
-
 def _print_programs(folders: Sequence[Path], as_json: bool) -> None:
     """The results of exports: one table for several programs, all details for a single one."""
     from core.formats.program import load_program
@@ -333,4 +327,5 @@ def _print_program(folder: Path, program: Program) -> None:
         ],
     )
     if program.undelegated:
-        console.table("Outside the delegates", ["operator", "count", "why"], _operators(program.undelegated))
+        left = [[one.name, str(one.count), one.why] for one in program.undelegated]
+        console.table("Outside the delegates", ["operator", "count", "why"], left)

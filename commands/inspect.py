@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import glob
 import math
 import shlex
 from collections.abc import Mapping, Sequence
@@ -160,15 +161,10 @@ def contains(texts: Sequence[str], patterns: Sequence[str]) -> bool:
     """Whether a word contains one of the patterns, or matches one with ``*``; upper case is lower case."""
     words = [word.lower() for word in texts]
     return not patterns or any(
-        fnmatch.fnmatchcase(word, pattern.lower() if "*" in pattern else f"*{_plain(pattern.lower())}*")
+        fnmatch.fnmatchcase(word, pattern.lower() if "*" in pattern else f"*{glob.escape(pattern.lower())}*")
         for pattern in patterns
         for word in words
     )
-
-
-def _plain(text: str) -> str:
-    """``text`` for fnmatch, meaning itself."""
-    return "".join(f"[{each}]" if each in "[?" else each for each in text)
 
 
 _FIGURES = ("min", "p10", "p50", "p90", "max")
@@ -182,22 +178,17 @@ def _figures(times: Times | None, names: Sequence[str]) -> list[str]:
 
 
 def _place(row: Row) -> list[str]:
+    """For a table: some of a delegate's modules, the file's name without its folders, and the kernel."""
     origin = row.origin or Origin()
-    module = origin.module + ("" if origin.sure else " ?")
-    return [module.strip(), origin.source, row.kernel.kernel if row.kernel else ""]
-
-
-def _narrow(row: Row) -> list[str]:
-    """For a table: some of a delegate's modules, and the file's name without its folders."""
-    module, source, kernel = _place(row)
+    module = (origin.module + ("" if origin.sure else " ?")).strip()
     several = module.split(", ")
     if len(several) > _MODULES:
         module = f"{', '.join(several[:_MODULES])} and {len(several) - _MODULES} more"
-    return [module, source.rpartition("/")[2], kernel]
+    return [module, origin.source.rpartition("/")[2], row.kernel.kernel if row.kernel else ""]
 
 
 def _cells(row: Row, times: bool) -> list[str]:
-    cells = [row.name, row.provider.removesuffix("Backend"), *_narrow(row), str(row.count)]
+    cells = [row.name, row.provider.removesuffix("Backend"), *_place(row), str(row.count)]
     if times:
         cells += [*_figures(row.times, _FIGURES), "" if row.share is None else f"{100 * row.share:.1f}"]
         cells += _figures(row.warmup, ["p50"])

@@ -96,7 +96,7 @@ class Build(Reported):
 
     @property
     def named(self) -> str:
-        """The targets that the command line itself"""
+        """The targets that the command line itself names."""
         return self.target if "target" in self.typed else ""
 
     def _check(self) -> None:

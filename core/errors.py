@@ -177,7 +177,6 @@ def near(name: str, names: Iterable[str], most: int = 3, least: float = 0.5) -> 
     """The names that look like ``name``, the most similar first.
 
     Args:
-        most: how many at most.
         least: similarity, 0 to 1; 0 takes even what looks different.
     """
     import difflib  # every module imports this one, and few names are wrong

@@ -90,12 +90,9 @@ def _check_own(root: Path) -> None:
 
     A group with its owner's number is the owner's own. root may use anyone's, as in a container with a mounted cache.
     """
-    if os.name != "posix":
-        return
     found = root.stat()
-    open_to = "everyone" if found.st_mode & 0o002 else f"the group {found.st_gid}" if found.st_mode & 0o020 else ""
-    if open_to.startswith("the group") and found.st_gid == found.st_uid:
-        open_to = ""
+    group = found.st_mode & 0o020 and found.st_gid != found.st_uid
+    open_to = "everyone" if found.st_mode & 0o002 else f"the group {found.st_gid}" if group else ""
     mine = found.st_uid == os.geteuid()
     if not open_to and (mine or os.geteuid() == 0 or found.st_uid == 0):
         return
@@ -148,34 +145,15 @@ def dist_part(name: str) -> Path:
     return dist_dir() / name
 
 
-def bundle_dir(target: str, engine: str, selection: str = "") -> Path:
-    """``dist/<target>/<engine>``; of a selective bundle ``dist/<target>/<engine>-<its programs>``."""
-    return dist_dir() / target / (f"{engine}-{selection}" if selection else engine)
-
-
-def native_dir(target: str) -> Path:
-    """``dist/<target>/native``: XNNPACK and what it needs, as libraries."""
-    return dist_dir() / target / "native"
-
-
-def sdk_dir(target: str, kind: str = "") -> Path:
-    """``dist/<target>/sdk``: libslipway, its headers, and how other build systems find it.
+def build_dir(target: str, kind: str, variant: str = "") -> Path:
+    """``dist/<target>/<kind>``: what a build leaves.
 
     Args:
-        kind: what makes it another one: a second C library (``dist/<target>/sdk-glibc``), the programs that it is for
-            alone (``dist/<target>/sdk-mlp-fp32``), or another engine (``dist/<target>/sdk-executorch``).
+        kind: a bundle's engine; ``native``: XNNPACK and what it needs, as libraries; ``sdk``: libslipway.
+        variant: what makes it another one: the programs that it is for alone (``lean-mlp-fp32``); of an SDK also
+            another C library (``sdk-glibc``) or another engine (``sdk-executorch``).
     """
-    return dist_dir() / target / (f"sdk-{kind}" if kind else "sdk")
-
-
-def wheels_dir() -> Path:
-    """``dist/wheels``: the Python package over libslipway, one wheel for each target."""
-    return dist_part("wheels")
-
-
-def aar_dir() -> Path:
-    """``dist/android``: the AAR, libslipway for Android apps."""
-    return dist_part("android")
+    return dist_dir() / target / (f"{kind}-{variant}" if variant else kind)
 
 
 def programs_dir() -> Path:

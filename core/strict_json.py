@@ -5,10 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import from_json
 
 Model = TypeVar("Model", bound=BaseModel)
+
+
+class Frozen(BaseModel):
+    """Data that does not change, and that has no field besides those that are declared."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
 
 LIMIT = 16 << 20
 """Bytes."""

@@ -47,13 +47,11 @@ class Check:
     fix: str = ""
     """The command that fixes it; empty if it works."""
     optional: bool = False
-    """It is optional."""
     group: str = MACHINE
     """One of `GROUPS`."""
     family: str = ""
     """Of compilers: their family. Of what runs programs: ``natively``, ``QEMU``, ``Wine`` or ``elsewhere``."""
     target: str = ""
-    """The target that it is about, if any."""
     later: bool = False
     """It is fetched when it is first needed."""
 
@@ -270,8 +268,7 @@ def report(as_json: bool) -> None:
         console.print_json([dataclasses.asdict(check) for check in found])
     else:
         _tables(found)
-    bad = [check for check in found if not check.ok and not check.optional]
-    if bad:
+    if bad := [check for check in found if not check.ok and not check.optional]:
         raise HostError(
             f"This machine lacks {', '.join(check.name for check in bad)}.",
             "; ".join(dict.fromkeys(check.detail for check in bad)),

@@ -1,6 +1,6 @@
 """Where each target's bundles ran, and when last: ``ran.json``, the kept record of deploys.
 
-``./inv self.docs --update`` adds the results of deploys on this machine to it (`deploy.run.result.runs`).
+``python -m verify.docs runs`` adds the results of deploys on this machine to it (`deploy.run.result.runs`).
 """
 
 from __future__ import annotations
@@ -8,17 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import TypeAdapter
 
 from core.files import write_atomic
+from core.strict_json import Frozen
 
 RECORD = Path(__file__).with_name("ran.json")
 
 
-class Ran(BaseModel):
+class Ran(Frozen):
     """The last run of a target's bundle with an engine on a device."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     target: str
     engine: str

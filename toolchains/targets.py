@@ -186,11 +186,8 @@ class Target:
 
 def _instead(name: str) -> str:
     """The hint to build the nearest target that can be built instead."""
-    working = [other for other in load_targets().values() if other.working_engines]
-    same = [t for t in working if t.name == name] or near(name, [t.name for t in working], 1, 0)
-    if not same:
-        return "./inv targets"
-    nearest = same[0] if isinstance(same[0], Target) else load_targets()[same[0]]
+    targets = load_targets()
+    nearest = targets[near(name, [other for other in targets if targets[other].working_engines], 1, 0)[0]]
     return f"./inv build --target {nearest.name} --engine {nearest.working_engines[0]}"
 
 

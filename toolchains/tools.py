@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -66,19 +66,14 @@ VARIABLE = "ANDROID_NDK_HOME"
 CONF = "tools.android:ndk_path"
 
 
-def _configurations() -> Iterator[Path]:
-    """Conan's configuration files that may name an NDK: Slipway's own and the user's."""
-    yield cache_dir("conan") / "global.conf"
-    yield Path(os.environ.get("CONAN_HOME") or Path.home() / ".conan2") / "global.conf"
-
-
 def named() -> str:
     """The NDK's folder as the environment or Conan's configuration names it, there or not; empty when none does."""
     if folder := os.environ.get(VARIABLE):
         return folder
-    for file in _configurations():
+    # Conan's configuration may name one, Slipway's own or the user's.
+    for home in (cache_dir("conan"), Path(os.environ.get("CONAN_HOME") or Path.home() / ".conan2")):
         try:
-            text = file.read_text(encoding="utf-8")
+            text = (home / "global.conf").read_text(encoding="utf-8")
         except OSError:
             continue
         if found := re.search(rf"^\s*{re.escape(CONF)}\s*=\s*(.+?)\s*$", text, re.MULTILINE):

@@ -17,23 +17,20 @@ from toolchains.bundle.report import compilers_of, engines_of, not_run
 from toolchains.targets import load_targets
 from verify.agree import kept
 from verify.house import ROOMS
-from verify.tables import Table
+from verify.tables import Table, table_of
 
 
 def errors_markdown() -> str:
     """``docs/troubleshooting.md`` with the exit codes of the error classes."""
-    rows = [
-        "| code | kind | when |\n|---|---|---|\n",
-        "| 0 | | done; after a deploy: the outputs agree with the reference |\n",
-    ]
+    rows = [["0", "", "done; after a deploy: the outputs agree with the reference"]]
     for cls in sorted(_classes(SlipwayError), key=lambda found: found.exit_code):
         first = (cls.__doc__ or "").split("\n")[0]
         if cls is SlipwayError:
             first = "Any other failure; a failed test run (`tests-failed`)."
-        rows.append(f"| {cls.exit_code} | `{cls.kind}` | {first} |\n")
+        rows.append([str(cls.exit_code), f"`{cls.kind}`", first])
     signals = "Ctrl-C, SIGTERM (a CI cancels the job) or SIGHUP (the terminal closes)"
-    rows.append(f"| {INTERRUPTED} | | {signals}; what Slipway started ends, too. |\n")
-    return filled("docs/troubleshooting.md", {"exit-codes": "".join(rows)})
+    rows.append([str(INTERRUPTED), "", f"{signals}; what Slipway started ends, too."])
+    return filled("docs/troubleshooting.md", "exit-codes", table_of(["code", "kind", "when"], rows))
 
 
 def _classes(base: type[SlipwayError]) -> list[type[SlipwayError]]:
@@ -41,27 +38,21 @@ def _classes(base: type[SlipwayError]) -> list[type[SlipwayError]]:
     return [base, *(found for sub in own for found in _classes(sub))]
 
 
-def filled(page: str, tables: Mapping[str, str]) -> str:
-    """A page with each table between its markers, ``<!-- name -->`` and ``<!-- /name -->``.
+def filled(page: str, name: str, table: str) -> str:
+    """A page with a table between its markers, ``<!-- name -->`` and ``<!-- /name -->``.
 
     Raises:
         ConfigError: the page lacks a marker.
     """
-    text = (ROOT / page).read_text(encoding="utf-8")
-    for name, table in tables.items():
-        text = Table(page, name).within(text, table)
-    return text
+    return Table(page, name).within((ROOT / page).read_text(encoding="utf-8"), table)
 
 
 def targets_markdown() -> str:
     """The README's table of targets: what a user gets today, where it ran, and where the zoo agrees with upstream's."""
-    lines = [
-        "| target | ISA floor | compilers | engines that build today | ran last | agrees with upstream's runtime on |",
-        "|---|---|---|---|---|---|",
-    ]
+    heads = ["target", "ISA floor", "compilers", "engines that build today", "ran last"]
     runs = ran.last(ran.record())
-    for target in load_targets().values():
-        cells = [
+    rows = [
+        [
             target.name,
             target.isa_floor,
             compilers_of(target),
@@ -69,23 +60,24 @@ def targets_markdown() -> str:
             "; ".join(ran.said(target.name, runs)) or not_run(target),
             ", ".join(kept.agreeing(target)) or "not run",
         ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+        for target in load_targets().values()
+    ]
+    return table_of([*heads, "agrees with upstream's runtime on"], rows)
 
 
 def readme() -> str:
     """``README.md`` with the table of targets as ``targets.toml`` and ``docs/proofs.md`` have it now."""
-    return filled("README.md", {"targets": targets_markdown()})
+    return filled("README.md", "targets", targets_markdown())
 
 
 def rooms_markdown() -> str:
     """The table of packages: each with the first line of its docstring."""
-    lines = ["| package | what is in it |\n", "|---|---|\n"]
+    rows = []
     for room in ROOMS:
         for file in sorted((ROOT / room).rglob("__init__.py"), key=lambda found: found.parent.parts):
             first, _, _ = (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "").partition("\n")
-            lines.append(f"| `{file.parent.relative_to(ROOT).as_posix()}/` | {first} |\n")
-    return "".join(lines)
+            rows.append([f"`{file.parent.relative_to(ROOT).as_posix()}/`", first])
+    return table_of(["package", "what is in it"], rows)
 
 
 def keep_runs() -> None:
@@ -98,7 +90,7 @@ def keep_runs() -> None:
 
 PAGES: Mapping[str, Callable[[], str]] = {
     "README.md": readme,
-    "docs/architecture.md": lambda: filled("docs/architecture.md", {"rooms": rooms_markdown()}),
+    "docs/architecture.md": lambda: filled("docs/architecture.md", "rooms", rooms_markdown()),
     "docs/troubleshooting.md": errors_markdown,
 }
 """Files of the checkout that are made, or have parts that are."""

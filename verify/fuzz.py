@@ -20,14 +20,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
 from core import console
 from core.errors import MismatchError
 from core.files import sha256_bytes, sha256_file
 from core.processes import commands
 from core.processes import sweep as sweeps
 from core.processes.sweep import Journal
+from core.strict_json import Frozen
 from verify.programs import pick
 
 _PART = 2000
@@ -59,10 +58,8 @@ class Part:
         return f"{self.program} {self.first}"
 
 
-class Tried(BaseModel):
+class Tried(Frozen):
     """What came of a part."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     tried: int
     sums: Mapping[str, int]

@@ -19,8 +19,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict
-
 from core import environment
 from core.cli.request import words
 from core.errors import ConfigError, NotSupportedError, SlipwayError
@@ -28,6 +26,7 @@ from core.paths import IMPORTS, ROOT
 from core.processes import sweep as sweeping
 from core.processes.commands import ANSWER
 from core.processes.sweep import Journal
+from core.strict_json import Frozen
 from models.lowering.progress import log_path
 
 if TYPE_CHECKING:
@@ -58,20 +57,13 @@ def pick(known: Iterable[str], expression: str, hint: str) -> list[str]:
     return [name for name in names if not parts or any(means(part, name) for part in parts)]
 
 
-class Made(BaseModel):
+class Made(Frozen):
     """What came of a request: a cell of a sweep that makes programs."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     folder: str
     seconds: float
     error: str = ""
     """Why there is no program; empty if there is one."""
-
-    @property
-    def remark(self) -> str:
-        """What a sweep says of it."""
-        return self.error.replace("\n", " ")
 
 
 class Maker:
@@ -173,7 +165,7 @@ def make_all(what: str, module: str, sets: Sequence[str], wanted: Sequence[Wante
     with Maker(module, sets) as maker:
         cells = [sweeping.Cell(one.name, one.key, partial(maker.ask, one.folder.name, one.request)) for one in wanted]
         return sweeping.sweep(
-            what, cells, Journal.of(f"nets-{what}", Made), remark=lambda made: made.remark,
+            what, cells, Journal.of(f"nets-{what}", Made), remark=lambda made: made.error.replace("\n", " "),
             holds=lambda made: bool(made.error) or folders[made.folder].is_dir(),
         )  # fmt: skip
 

@@ -20,12 +20,7 @@ Row = dict[str, str]
 
 @dataclass(frozen=True)
 class Table:
-    """One table of a page.
-
-    Attributes:
-        page: below the checkout, ``docs/proofs.md``.
-        name: of its markers.
-    """
+    """A table between the markers ``name`` of ``page``, a path in the checkout: ``docs/proofs.md``."""
 
     page: str
     name: str

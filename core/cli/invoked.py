@@ -261,7 +261,7 @@ class Slipway(Program):  # type: ignore[misc]  # Invoke carries no types
         print(f"Usage: ./inv {name}{words}{' [options]' if context.flags else ''}\n")  # noqa: T201
         for paragraph in (inspect.getdoc(body) or "").split("\n\n"):
             print(textwrap.indent(_folded(paragraph), "  "), end="\n\n")  # noqa: T201
-        for heading, rows in _groups(context, getattr(body, "groups", {})).items():
+        for heading, rows in _groups(context, body.request.groups()).items():
             print(f"{heading}:\n")  # noqa: T201
             self.print_columns(rows)
         if others := list(body.request.only_settings().items()):
@@ -294,8 +294,7 @@ def _groups(context: Any, groups: Mapping[str, Sequence[str]]) -> dict[str, list
     left = {_typed(argument): argument for argument in context.args.values()}
     found: dict[str, list[tuple[str, str]]] = {}
     for heading, names in groups.items():
-        rows = [_row(left.pop(name)) for name in names if name in left]
-        if rows:
+        if rows := [_row(left.pop(name)) for name in names if name in left]:
             found[heading] = rows
     if left:
         found[_OTHER if found else "Options"] = [_row(each) for _, each in sorted(left.items())]

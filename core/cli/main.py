@@ -39,7 +39,6 @@ def refused(error: Exception, words: Sequence[str], tasks: Sequence[str], core: 
     Args:
         error: its ``ParseError``.
         words: the command line.
-        tasks: names of all tasks.
         core: the context of the options that every task takes.
     """
     context = getattr(error, "context", None)
@@ -83,16 +82,13 @@ def _unknown(word: str, task: str, context: Any, words: Sequence[str], tasks: Se
     else:
         meant = nearest(word, tasks, 0.6)
         what = f"There is no task {word!r}."
-        if task and task in words[: _index(words, word)]:
+        before = words[: words.index(word)] if word in words else words
+        if task and task in before:
             what = f"{task} takes no word {word!r}, and no task has this name."
             cause = "a value stands after the name of its option, as in --device pi"
     if meant:
         return UsageError(what, f"did you mean {meant}?", _corrected(words, word, meant))
     return UsageError(what, cause, f"./inv {task} --help" if task else "./inv --list, or ./inv TASK --help")
-
-
-def _index(words: Sequence[str], word: str) -> int:
-    return words.index(word) if word in words else len(words)
 
 
 def _corrected(words: Sequence[str], word: str, meant: str) -> str:

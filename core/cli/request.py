@@ -195,7 +195,6 @@ def check_settings(found: Any, known: Iterable[str], environ: Mapping[str, str])
     Args:
         found: what all files and variables have under ``slipway``.
         known: the names of settings.
-        environ: the variables of the environment.
 
     Raises:
         ConfigError: a name that is unknown, with the nearest that is.
@@ -234,9 +233,7 @@ def settings_here(root: Path) -> Path | None:
         here = Path.cwd()
     except OSError:  # it was removed
         return None
-    if here == root or _file(here) is None:
-        return None
-    return here
+    return None if here == root or _file(here) is None else here
 
 
 def _file(folder: Path) -> Path | None:
@@ -268,9 +265,11 @@ def agreed(name: str, value: Any) -> Any:
     text, file = _code.get(name, ("", None))
     if file is None or value != text:
         return value
+    import platformdirs
+
     from core.files import keep_text, locked, sha256_file
 
-    kept = _user_folder() / _ALLOWED
+    kept = Path(platformdirs.user_config_dir("slipway", appauthor=False)) / _ALLOWED
     digest = sha256_file(file)
     with locked("allowed"):
         allowed = _allowed(kept)
@@ -278,12 +277,6 @@ def agreed(name: str, value: Any) -> Any:
             _ask(name, text, file)
             keep_text(kept, json.dumps({**allowed, str(file): digest}, indent=1) + "\n", 0o600)
     return value
-
-
-def _user_folder() -> Path:
-    import platformdirs
-
-    return Path(platformdirs.user_config_dir("slipway", appauthor=False))
 
 
 def _allowed(file: Path) -> dict[str, str]:

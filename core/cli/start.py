@@ -106,19 +106,14 @@ def ended(work: "Callable[[], int]") -> int:
     try:
         return _ended(work)
     except KeyboardInterrupt:  # a second one, in the few moments that `_ended` does not guard
-        return _ended(_interrupted)
+        return _ended(None)
 
 
-def _interrupted() -> int:
-    raise KeyboardInterrupt
-
-
-def _ended(work: "Callable[[], int]") -> int:
-    interrupted = False
-    code = 130
+def _ended(work: "Callable[[], int] | None") -> int:
+    interrupted, code = work is None, 130
     while True:
         try:
-            if not interrupted:
+            if work and not interrupted:
                 code = work()
             finish()
             break

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,9 +22,12 @@ from core.processes.interrupts import from_ctrl_c
 
 def _kept(error: BaseException) -> str:
     """Path of the file with the traceback; empty if it cannot be written."""
+    from core.paths import cache_dir
+
     text = "".join(traceback.format_exception(error))
     name = f"defect-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
-    for folder in (_logs, lambda: Path(tempfile.mkdtemp(prefix="slipway-"))):
+    folders: list[Callable[[], Path]] = [lambda: cache_dir("logs"), lambda: Path(tempfile.mkdtemp(prefix="slipway-"))]
+    for folder in folders:
         try:
             file = folder() / name
             file.write_text(text, encoding="utf-8", errors="backslashreplace")
@@ -32,12 +35,6 @@ def _kept(error: BaseException) -> str:
             continue
         return str(file)
     return ""
-
-
-def _logs() -> Path:
-    from core.paths import cache_dir
-
-    return cache_dir("logs")
 
 
 def understood(error: BaseException) -> SlipwayError:
@@ -72,11 +69,6 @@ class _Task(invoke.Task):  # type: ignore[misc]  # Invoke carries no types
 
     request: type[Request]
 
-    @property
-    def groups(self) -> Mapping[str, Sequence[str]]:
-        """Headings of ``--help``, each with the options below it."""
-        return self.request.groups()
-
     def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Any]:
         # Invoke's takes the help texts away from the second caller that asks for them.
         self.help = {name: option.meaning for name, option in self.request.typeable().items()}
@@ -89,11 +81,8 @@ class _Task(invoke.Task):  # type: ignore[misc]  # Invoke carries no types
 def task(request: type[AnyRequest], name: str = "", **others: Any) -> Callable[[Callable[[AnyRequest], None]], Any]:
     """Declare a task, with the help and the options of ``request``.
 
-    A `SlipwayError` in it becomes three lines on stderr and its class's exit code. So does any other exception:
-    `core.cli.task` names the cause.
-
-    With ``--json`` the error is also printed as JSON on stdout, so that a machine never parses prose. If the task has
-    already printed its own document, which names what failed, there is no second one.
+    A `SlipwayError` in it, or what `understood` makes of another exception, becomes three lines on stderr and its
+    class's exit code. With ``--json`` it is also printed as JSON, unless the task has printed its own document already.
     """
 
     def declare(function: Callable[[AnyRequest], None]) -> Any:
@@ -133,17 +122,12 @@ def task(request: type[AnyRequest], name: str = "", **others: Any) -> Callable[[
 
 def _signature(request: type[Request]) -> inspect.Signature:
     """What Invoke makes the options of."""
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    return inspect.Signature(
-        [
-            inspect.Parameter("context", kind),
-            *(
-                inspect.Parameter(name, kind, default=inspect.Parameter.empty if each.positional else each.default)
-                for name, each in request.typeable().items()
-            ),
-        ],
-        __validate_parameters__=False,
-    )
+    kind, needed = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.empty
+    options = [
+        inspect.Parameter(name, kind, default=needed if each.positional else each.default)
+        for name, each in request.typeable().items()
+    ]
+    return inspect.Signature([inspect.Parameter("context", kind), *options], __validate_parameters__=False)
 
 
 def _check(context: Any, typed: Mapping[str, Any]) -> None:

@@ -82,20 +82,19 @@ def _left_out(columns: Sequence[str], rows: Sequence[Sequence[str]], optional: S
     return gone
 
 
-def _print(console: Console, grid: Table) -> None:
-    """Print a table; a pipe or a file gets it without the blanks that end or fill its lines."""
-    if console.is_terminal:
-        console.print(grid)
-        return
-    with console.capture() as made:
-        console.print(grid)
-    console.file.write("".join(f"{line.rstrip()}\n" for line in made.get().splitlines()))
+def _print(console: Console, grid: Table, caption: str) -> None:
+    """Print a table; a pipe or a file gets it without the blanks that end or fill its lines.
 
-
-def _below(console: Console, caption: str) -> None:
-    """Print what is said below a table on one line: it may hold a command or a path, to be copied as a whole."""
+    The caption stays on one line: it may hold a command or a path, to be copied as a whole.
+    """
     from rich.text import Text
 
+    if console.is_terminal:
+        console.print(grid)
+    else:
+        with console.capture() as made:
+            console.print(grid)
+        console.file.write("".join(f"{line.rstrip()}\n" for line in made.get().splitlines()))
     if caption:
         console.print(Text(plain(caption), style="table.caption"), soft_wrap=True)
 
@@ -143,8 +142,7 @@ def table(
         grid.add_column(Text(plain(column)), overflow="fold")
     for row in rows:
         grid.add_row(*_cells(console, columns, row))
-    _print(console, grid)
-    _below(console, caption)
+    _print(console, grid, caption)
 
 
 def grouped(groups: Mapping[str, Sequence[Sequence[str]]], columns: Sequence[str], caption: str = "") -> None:
@@ -160,5 +158,4 @@ def grouped(groups: Mapping[str, Sequence[Sequence[str]]], columns: Sequence[str
         for row in rows:
             cells = _cells(out(), columns, row)
             grid.add_row(Text.assemble("  ", cells[0]), *cells[1:])
-    _print(out(), grid)
-    _below(out(), caption)
+    _print(out(), grid, caption)

@@ -206,7 +206,7 @@ def begin(text: str, key: str = "", *, announce: bool = True, stream: TextIO | N
     """
     console = _console(stream)
     made = Step(text, console, key[:_KEY], announce)
-    if animated(console):
+    if console.is_terminal and not console.is_dumb_terminal:
         before = recall(key) if key else None
         made.before = before if before and before >= _WORTH else None
         _show(console, made)
@@ -217,10 +217,7 @@ def begin(text: str, key: str = "", *, announce: bool = True, stream: TextIO | N
 
 @contextlib.contextmanager
 def first() -> Iterator[Whole]:
-    """While the block, a first deploy, runs, a terminal shows one bar over all of it; the steps only name it.
-
-    Parts are said with `part`.
-    """
+    """While the block, a first deploy, runs, a terminal shows one bar over all of it; the steps only name it."""
     made = Whole.resumed() or Whole()
     made.end("packages")
     os.environ.pop(FIRST, None)
@@ -252,19 +249,15 @@ _whole: list[Whole] = []
 
 
 @contextlib.contextmanager
-def growing(made: Step, folder: Path, pattern: str = "*") -> Iterator[None]:
-    """Show the bytes of the files in ``folder`` that another program is downloading while the block runs.
-
-    Args:
-        pattern: of the files' names; what is unpacked beside them is no download.
-    """
+def growing(made: Step, folder: Path) -> Iterator[None]:
+    """Show the bytes of the wheels that pip downloads into ``folder`` while the block runs."""
     over = threading.Event()
 
     def watch() -> None:
         while not over.wait(_LOOK):
             # A file may be renamed while we look.
             with contextlib.suppress(OSError):
-                made.bytes(sum(file.lstat().st_size for file in folder.rglob(pattern) if not file.is_dir()))
+                made.bytes(sum(file.lstat().st_size for file in folder.rglob("*.whl")))
 
     watcher = threading.Thread(target=watch, daemon=True)
     if made.live:
@@ -275,11 +268,6 @@ def growing(made: Step, folder: Path, pattern: str = "*") -> Iterator[None]:
         over.set()
         if made.live:
             watcher.join()
-
-
-def animated(console: Console) -> bool:
-    """Whether lines may change in place there: a terminal that can."""
-    return console.is_terminal and not console.is_dumb_terminal
 
 
 def _console(stream: TextIO | None) -> Console:
@@ -295,9 +283,7 @@ def _console(stream: TextIO | None) -> Console:
 
 
 def _say(console: Console, text: str, word: str = "") -> None:
-    from core.console.marks import marked
-
-    console.print(marked(text, word), soft_wrap=True)
+    console.print(marks.marked(text, word), soft_wrap=True)
 
 
 # What is shown now, by console: one display with a line for each step.

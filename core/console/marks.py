@@ -81,8 +81,6 @@ PIPED_WIDTH = 160
 @functools.cache
 def out() -> Console:
     """The console on stdout."""
-    import os
-
     from rich.console import Console
 
     console = Console(highlight=False, soft_wrap=False, markup=False, emoji=False)

@@ -94,7 +94,6 @@ class _Installing:
     def __init__(self, name: str) -> None:
         self.name = name
         self.error: Exception | None = None
-        """Why it has failed."""
         self.interrupted = self.ended = False
         """Whether it has interrupted the main thread, and whether `end` was called."""
         self._watched = False
@@ -296,8 +295,3 @@ def ensure_onnx() -> None:
     """What exporting to ``.onnx`` and its reference outputs need; the exporter's torch comes with it."""
     ensure_export()
     ensure("onnx")
-
-
-def ensure_test() -> None:
-    """The test tools."""
-    ensure("test")

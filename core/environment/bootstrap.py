@@ -25,15 +25,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from core.environment import installer
-from core.environment.installer import (
-    Installation,
-    Size,
-    explain_disk,
-    installation,
-    last_lines,
-    pip_words,
-    say,
-)
+from core.environment.installer import Installation, Size, explain_disk, installation, last_lines, pip_words, say
 from core.errors import INTERRUPTED, HostError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -79,10 +71,8 @@ def unsupported(system: str, machine: str, triple: str) -> tuple[str, str, str] 
         what = "Slipway does not run on Linux with the C library musl (Alpine)."
         return what, "PyTorch and adb have no builds for it", "in a container of Debian: ./inv --list"
     if system == "Darwin" and machine == "x86_64":
-        what, why = (
-            "Slipway does not run on Macs with Intel processors.",
-            "PyTorch and cryptography no longer support them",
-        )
+        what = "Slipway does not run on Macs with Intel processors."
+        why = "PyTorch and cryptography no longer support them"
         return what, why, "SLIPWAY_PYTHON=/path/to/an/arm64/python3 on a Mac with Apple's processor; else Linux"
     return None
 
@@ -210,8 +200,7 @@ def _pip_of_debian(folder: Path) -> Path:
         what = ["python3-pip-whl"] if words[-1] == "download" else []
         got = subprocess.run([*words, *what], cwd=folder, capture_output=True, text=True, check=False)
         trouble = got.stderr if got.returncode else trouble
-        files = sorted(folder.glob("*.deb"))
-        if files:
+        if files := sorted(folder.glob("*.deb")):
             break
     else:
         raise HostError(
@@ -231,7 +220,7 @@ def _make_venv(venv: Path) -> None:
 
     pip's wheel is unpacked, which is all that an installation does with it: ensurepip takes five seconds more.
     """
-    if (venv / "bin" / "python").exists() or venv.exists():
+    if venv.exists():
         shutil.rmtree(venv)
     words = [sys.executable, "-I", "-m", "venv", "--without-pip", str(venv)]
     made = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -262,8 +251,7 @@ def install(name: str, venv: Path) -> bool:
         return False
     pins = lock_file(name).read_text(encoding="utf-8")
     # Name exactly these pins: pip does not check the hashes of packages that the environment already has.
-    todo = missing(venv, name)
-    if todo:
+    if todo := missing(venv, name):
         whole = LABELS[name]
         with installation(venv, whole if 2 * len(todo) > len(locked(pins)) else Size(whole.label)) as doing:
             if "pip" in todo:

@@ -65,7 +65,6 @@ class Line:
     """It is shown on a terminal while a ``with`` block runs; elsewhere one plain line says what is installed.
 
     Args:
-        size: of what is installed.
         scratch: pip's folder for temporary files, into which it downloads.
         target: the folder that pip unpacks into.
     """
@@ -172,7 +171,6 @@ class Installation:
 
     Args:
         venv: the environment whose pip it is, and where the log is.
-        line: the line that is shown.
         scratch: pip's folder for temporary files.
     """
 

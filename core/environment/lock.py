@@ -17,6 +17,7 @@ from typing import Any
 
 from core import console
 from core.environment import bootstrap, ensure, installer
+from core.environment.wheel import toml
 from core.errors import ConfigError, HostError
 from core.files import write_atomic
 from core.paths import ROOT
@@ -28,17 +29,8 @@ _PYTHONS = range(10, 14)
 _WHEEL = re.compile(r"(?P<name>\w+)-.*-cp3(?P<minor>\d+)-cp3\d+-manylinux_\d+_\d+_(?P<machine>\w+)\.whl")
 
 
-def _toml(text: str) -> dict[str, Any]:
-    try:
-        import tomllib
-    except ModuleNotFoundError:  # Python 3.10
-        import tomli as tomllib  # type: ignore[no-redef,import-not-found]
-    found: dict[str, Any] = tomllib.loads(text)
-    return found
-
-
 def _pyproject() -> dict[str, Any]:
-    return _toml((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return toml((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 def requirements(name: str) -> list[str]:
@@ -108,7 +100,7 @@ def lines_of_index(pylock: str) -> str:
     from packaging.utils import parse_wheel_filename
 
     fits, text = accepted(), ""
-    for package in _toml(pylock)["packages"]:
+    for package in toml(pylock)["packages"]:
         files = {
             urllib.parse.unquote(one["url"].rpartition("/")[2]): one["hashes"]["sha256"] for one in package["wheels"]
         }

@@ -20,7 +20,7 @@ import io
 import re
 import tokenize
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +48,6 @@ _IN_TABLE = re.compile(rf'(?<=")(?={"|".join(rf"{room}[.]" for room in ROOMS)})(
 _COMMAND = re.compile(r"\./inv(?![\w-]|\.\w)")
 
 
-def get_requires_for_build_wheel(_config_settings: dict[str, Any] | None = None) -> list[str]:
-    """Called by pip: nothing beyond pyproject.toml's own list."""
-    return []
-
-
 def files() -> Iterator[tuple[str, Path]]:
     """Every file of the wheel, by its path in the checkout, in one order."""
     for name in sorted((*ROOMS, *_DATA, *_FILES)):
@@ -69,7 +64,7 @@ def build_wheel(
     _metadata_directory: str | None = None,
 ) -> str:
     """Write the wheel into a folder; its file name (PEP 427)."""
-    project = _project()
+    project = toml((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     version: str = project["version"]
     info = f"slipway-{version}.dist-info"
     name: str = f"slipway-{version}-py3-none-any.whl"
@@ -86,8 +81,7 @@ def build_wheel(
     contents[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: slipway\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     contents[f"{info}/entry_points.txt"] = _entry_points(project).encode()
     contents[f"{info}/licenses/LICENSE"] = (ROOT / "LICENSE").read_bytes()
-    rows = [f"{path},sha256={_digest(data)},{len(data)}" for path, data in contents.items()]
-    contents[f"{info}/RECORD"] = "\n".join([*rows, f"{info}/RECORD,,", ""]).encode()
+    contents[f"{info}/RECORD"] = record(info, contents)
     target = Path(wheel_directory, name)
     temporary = target.with_name(f".{name}.tmp")
     with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -100,17 +94,21 @@ def build_wheel(
     return name
 
 
-def _project() -> dict[str, Any]:
+def toml(text: str) -> dict[str, Any]:
+    """What a TOML file says."""
     try:
         import tomllib
     except ModuleNotFoundError:  # Python 3.10
         import tomli as tomllib  # type: ignore[no-redef,import-not-found]
-    found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    found: dict[str, Any] = tomllib.loads(text)
     return found
 
 
-def _digest(data: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+def record(info: str, contents: Mapping[str, bytes]) -> bytes:
+    """A wheel's list of its files, which lies in its folder ``info``: digests are URL-safe base 64 without padding."""
+    digests = {path: base64.urlsafe_b64encode(hashlib.sha256(data).digest()) for path, data in contents.items()}
+    rows = [f"{path},sha256={digests[path].rstrip(b'=').decode()},{len(data)}" for path, data in contents.items()]
+    return "\n".join([*rows, f"{info}/RECORD,,", ""]).encode()
 
 
 def _metadata(project: dict[str, Any]) -> str:

@@ -12,10 +12,6 @@ from core.errors import HostError
 from core.paths import CACHE_PARTS, DIST_PARTS, cache_dir, dist_dir, dist_part
 
 
-def _size(path: Path) -> int:
-    return sum(file.lstat().st_size for file in path.rglob("*") if not file.is_dir())
-
-
 def _writable_again(function: Callable[[str], object], name: str, _: object) -> None:
     """A store's folders may be read-only, which keeps their owner from emptying them."""
     for folder in (Path(name).parent, Path(name)):
@@ -25,7 +21,7 @@ def _writable_again(function: Callable[[str], object], name: str, _: object) -> 
 
 
 def _remove(path: Path) -> int:
-    size = _size(path)
+    size = sum(file.lstat().st_size for file in path.rglob("*") if not file.is_dir())
     try:
         shutil.rmtree(path, onerror=_writable_again)
     except OSError as error:

@@ -10,7 +10,6 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 _POLL_S = 0.1
@@ -18,17 +17,12 @@ _SAY_S = 60.0
 """Seconds between two messages of a long wait about who holds the lock."""
 
 
-@dataclass
-class _Waited:
-    seconds: float = 0.0
-
-
-_WAITED = _Waited()
+_WAITED = [0.0]
 
 
 def waited() -> float:
     """How many seconds this process has waited for others' locks."""
-    return _WAITED.seconds
+    return _WAITED[0]
 
 
 class Clock:
@@ -104,7 +98,7 @@ def _acquire(path: Path, waiting: str) -> int:
                 said = passed
             time.sleep(_POLL_S)
     finally:
-        _WAITED.seconds += time.monotonic() - begun
+        _WAITED[0] += time.monotonic() - begun
     return handle
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from core import console
 from core.files import locked, new_folder, sha256_bytes, sha256_file, write_json
 
 SEAL = ".slipway-seal.json"
-"""The seal's name in the folder."""
 
 _FORMAT = 1
 
@@ -29,8 +28,9 @@ _SEEN: dict[Path, tuple[int, int]] = {}
 """Folders that this process has checked already, with the seal's own inode and time."""
 
 
-def _files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Every file and link below ``folder`` but the seal, by its path in it; folders themselves do not count."""
+def _listing(folder: Path) -> dict[str, list[int]]:
+    """What of each file and link below ``folder``, but of the seal, changes when it is written to or copied."""
+    found = {}
     waiting = [("", os.fspath(folder))]
     while waiting:
         inside, path = waiting.pop()
@@ -40,16 +40,9 @@ def _files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append((f"{name}/", entry.path))
                 elif name != SEAL:
-                    yield name, entry.stat(follow_symlinks=False)
-
-
-def _facts(found: os.stat_result) -> list[int]:
-    """The fields of a file's state that change when it is written to or copied."""
-    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_mode]
-
-
-def _listing(folder: Path) -> dict[str, list[int]]:
-    return {name: _facts(found) for name, found in _files(folder)}
+                    state = entry.stat(follow_symlinks=False)
+                    found[name] = [state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino, state.st_mode]
+    return found
 
 
 def _summary(listing: Mapping[str, list[int]]) -> str:

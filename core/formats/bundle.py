@@ -10,12 +10,12 @@ import os
 from pathlib import Path, PurePosixPath
 from typing import Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator
 
 from core.errors import BundleError, UsageError
 from core.files import sha256_file
 from core.paths import dist_dir
-from core.strict_json import parse_json
+from core.strict_json import Frozen, parse_json
 
 MANIFEST = "manifest.json"
 SBOM = "sbom.cdx.json"
@@ -25,11 +25,7 @@ REAL_RUNNER = "bin/pte_runner.real"
 """The program itself in bundles whose `RUNNER` is a script that chooses the loader."""
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class FileEntry(_Model):
+class FileEntry(Frozen):
     """One file of the bundle."""
 
     path: str
@@ -46,7 +42,7 @@ class FileEntry(_Model):
         return value
 
 
-class Needs(_Model):
+class Needs(Frozen):
     """What the binaries require of a device, as read from the binaries themselves."""
 
     os: str
@@ -75,7 +71,7 @@ class Needs(_Model):
     """Oldest Linux that the bundle's own C library runs on, ``3.7.0``."""
 
 
-class Offers(_Model):
+class Offers(Frozen):
     """What the runner reports about itself (``pte_runner --capabilities``)."""
 
     engine: str
@@ -90,7 +86,7 @@ class Offers(_Model):
     """The only programs that a selective bundle was linked for; empty: it has all of the engine's operators."""
 
 
-class CodeCheck(_Model):
+class CodeCheck(Frozen):
     """What the scan for instructions above the ISA floor found in one file."""
 
     path: str
@@ -104,7 +100,7 @@ class CodeCheck(_Model):
     """Why the file could not be checked like the others; empty when it was."""
 
 
-class HardeningCheck(_Model):
+class HardeningCheck(Frozen):
     """The hardening of one program or shared library: what makes a fault in it harder to exploit."""
 
     path: str
@@ -113,7 +109,7 @@ class HardeningCheck(_Model):
     """Hardening that it lacks although our own files must have it: only files that others compiled may lack any."""
 
 
-class Checks(_Model):
+class Checks(Frozen):
     """What was checked after the build; a file that fails a check never gets into a manifest."""
 
     floor: str
@@ -122,7 +118,7 @@ class Checks(_Model):
     hardening: tuple[HardeningCheck, ...] = ()
 
 
-class Listing(_Model):
+class Listing(Frozen):
     """What every manifest has."""
 
     schema_version: Literal[1] = 1
@@ -142,7 +138,7 @@ class Manifest(Listing):
     offers: Offers
 
 
-class Bundle(_Model):
+class Bundle(Frozen):
     """A bundle on this machine."""
 
     path: Path
@@ -235,21 +231,21 @@ class NativeManifest(Listing):
     """``xnnpack/cci.20241108``; the bill of materials has their licences, sources and revisions."""
 
 
-class Native(_Model):
+class Native(Frozen):
     """Native packages on this machine: libraries and headers."""
 
     path: Path
     manifest: NativeManifest
 
     @classmethod
-    def load(cls, path: Path, verify: bool = True) -> Native:
+    def load(cls, path: Path) -> Native:
         """Read and check the native packages in folder ``path``.
 
         Raises:
             BundleError: the manifest is missing or malformed, or a file is missing or changed.
         """
         again = f"./inv build --target {path.parent.name} --packages"
-        return cls(path=path, manifest=read_manifest(path, NativeManifest, "are no native packages", again, verify))
+        return cls(path=path, manifest=read_manifest(path, NativeManifest, "are no native packages", again))
 
 
 def runner_in(folder: Path) -> str:

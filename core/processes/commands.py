@@ -6,7 +6,6 @@ import contextlib
 import os
 import selectors
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -113,19 +112,10 @@ def typed() -> list[str]:
     return ["./inv", *(words[2:] if words[:1] == ["--search-root"] else words)]
 
 
-def need(program: str, hint: str) -> str:
-    """Path of ``program``, or a `HostError` that says how to get it."""
-    path = shutil.which(program)
-    if path is None:
-        raise HostError(f"{program} is not installed.", "it is not on PATH", hint)
-    return path
-
-
 @dataclass(frozen=True)
 class Done:
     """A finished command: exit status (negative: ended by that signal) and captured text."""
 
-    argv: tuple[str, ...]
     returncode: int
     stdout: str
     stderr: str
@@ -272,7 +262,7 @@ def run(
     if code != 0 and error is not None:
         last = "\n".join(line[:_WIDE] for line in (stderr.strip() or stdout.strip()).splitlines()[-12:])
         raise error(f"{name} failed (exit {code}).{see_log}", f"{quote(argv)}\n{last}", hint)
-    return Done(tuple(os.fspath(word) for word in argv), code, stdout, stderr)
+    return Done(code, stdout, stderr)
 
 
 @contextlib.contextmanager

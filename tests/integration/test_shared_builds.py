@@ -33,7 +33,7 @@ log = Path(sys.argv[1])
 subject = ["--requires=pthreadpool/cci.20251020"]
 with conan_packages.building():
     words = conan_packages.words(get_target("linux-x86_64"), "zig", log)
-    conan_packages.install(conan_packages.Request(subject, words, log, "Building pthreadpool"))
+    conan_packages.install(subject, words, log, "Building pthreadpool")
 """
 
 
@@ -184,7 +184,7 @@ from toolchains.bundle import conan_packages
 clock, log, force = Clock(), Path(sys.argv[1]), sys.argv[3:]
 words = ["--profile:all=" + str(log.with_name("profile")), "--no-remote", "--lockfile="]
 with conan_packages.building():
-    conan_packages.install(conan_packages.Request(["--requires=" + sys.argv[2]], words, log, "Building", force))
+    conan_packages.install(["--requires=" + sys.argv[2]], words, log, "Building", force=force)
 print(f"{time.time():.1f} {clock}")
 """
 
@@ -251,7 +251,7 @@ def test_another_checkouts_newer_recipe_is_not_taken(home: Home) -> None:
     second = json.loads(conan.conan(["export", recipe, "--format=json"], log=log))["reference"]
     assert first != second
     words = [f"--profile:all={home.folder}/profile", "--no-remote", "--lockfile="]
-    conan_packages.install(conan_packages.Request([f"--requires={first}"], words, log, "Building"))
+    conan_packages.install([f"--requires={first}"], words, log, "Building")
     listed = json.loads(conan.conan(["list", "quick/1.0#*:*", "--format=json"], log=log))
     revisions = listed["Local Cache"]["quick/1.0"]["revisions"]
     built = [revision for revision, item in revisions.items() if item.get("packages")]

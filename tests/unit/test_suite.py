@@ -63,7 +63,7 @@ PROSE = "tests/integration/test_prose.py"
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkout with one suite, which proves the folder ``core``, and without a run."""
-    for name in ("ensure", "ensure_test", "ensure_export"):
+    for name in ("ensure", "ensure_export"):
         monkeypatch.setattr(environment, name, lambda *_: None)
     monkeypatch.setattr(shared, "kept", contextlib.nullcontext)
     root = tmp_path / "tree"

@@ -18,7 +18,7 @@ from pathlib import Path
 from core.cli.request import words
 from core.errors import BuildError, ConfigError, HostError, NotSupportedError
 from core.files import disk_errors, sha256_file, write_atomic
-from core.paths import ROOT, aar_dir
+from core.paths import ROOT, dist_part
 from core.processes.commands import run
 from toolchains.bundle.sdk import Sdk, below, build_sdk, zipped
 from toolchains.bundle.toolchain_file import ABIS
@@ -44,7 +44,6 @@ class Classes:
     """What javac made."""
 
     jar: bytes
-    """The archive of the classes."""
     headers: Path
     """The folder of ``org_slipway_Native.h``."""
 
@@ -221,7 +220,7 @@ def require_ndk(targets: Sequence[Target]) -> None:
 def pack(sdk: Sdk, classes: bytes, abis: Sequence[Abi], ndk_version: str) -> Aar:
     """Write the AAR to ``dist/android`` with its SHA-256, the same bytes for the same files."""
     version = sdk.manifest.version
-    path = aar_dir() / f"slipway-{version}.aar"
+    path = dist_part("android") / f"slipway-{version}.aar"
     path.parent.mkdir(parents=True, exist_ok=True)
     with disk_errors(f"writing {path}"):
         write_atomic(path, zipped(_contents(version, classes, abis, ndk_version)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from core.errors import NotSupportedError
 from core.formats.bundle import Bundle, Manifest
-from core.paths import bundle_dir
+from core.paths import build_dir
 from toolchains.bundle.inputs import Selection
 from toolchains.bundle.making import Job
 from toolchains.targets import get_target
@@ -44,7 +44,7 @@ def build(
             "its libraries come compiled from upstream",
             f"./inv build --target {target_name} --engine lean --ops-from model.pte",
         )
-    folder = bundle_dir(target.name, chosen, selection.name if selection else "")
+    folder = build_dir(target.name, chosen, selection.name if selection else "")
     job = Job(target.built_with(family_name), family_name, chosen, folder, force, allow_newer_glibc, selection)
     return job.ensure(Bundle.load, _build)
 

@@ -13,6 +13,7 @@ import platform
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -214,8 +215,6 @@ def lockfile(log: Path) -> Path:
 
 def _recipes() -> str:
     """Digest of all files of ``recipes/`` and of Conan's version."""
-    from importlib.metadata import version
-
     folder = ROOT / "recipes"
     files = sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     parts = [version("conan"), *([path.relative_to(folder).as_posix(), sha256_file(path)] for path in files)]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +21,6 @@ from toolchains.targets import Target
 _NAME = "slipway-runtime"
 
 Heard = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Request:
-    """The packages to have, and how to build them."""
-
-    subject: Sequence[str]
-    """A folder with a ``conanfile.py``, or ``--requires=...``."""
-    words: Sequence[str]
-    """Profiles, lockfile, options, remote."""
-    log: Path
-    what: str
-    """The purpose, for an error's first line."""
-    force: Sequence[str] = ()
-    """Names of recipes whose packages are built again."""
 
 
 @contextlib.contextmanager
@@ -72,10 +56,22 @@ def words(target: Target, toolchain: str, log: Path, sources: str = "") -> list[
     return [f"--profile:host={host}", f"--profile:build={own}", *chosen, *pinned]
 
 
-def install(request: Request, heard: Heard | None = None) -> dict[str, Any]:
-    """Build the requested packages that Conan lacks, and install all of them; Conan's graph.
+def install(
+    subject: Sequence[str],
+    words: Sequence[str],
+    log: Path,
+    what: str,
+    *,
+    force: Sequence[str] = (),
+    heard: Heard | None = None,
+) -> dict[str, Any]:
+    """Build packages that Conan lacks, and install all of them; Conan's graph.
 
     Args:
+        subject: a folder with a ``conanfile.py``, or ``--requires=...``.
+        words: profiles, lockfile, options, remote.
+        what: the purpose, for an error's first line.
+        force: names of recipes whose packages are built again.
         heard: called with every line of Conan's messages.
 
     Raises:
@@ -89,11 +85,11 @@ def install(request: Request, heard: Heard | None = None) -> dict[str, Any]:
         if heard:
             heard(line)
 
-    build = ["--build=missing", *(f"--build={name}/*" for name in request.force)]
-    argv = ["install", *request.subject, *request.words, *build, "--envs-generation=false", "--format=json"]
-    text = conan.conan(argv, log=request.log, what=request.what, heard=hear)
+    build = ["--build=missing", *(f"--build={name}/*" for name in force)]
+    argv = ["install", *subject, *words, *build, "--envs-generation=false", "--format=json"]
+    text = conan.conan(argv, log=log, what=what, heard=hear)
     if built:  # thousands of object files that are not needed any more
-        conan.conan(["cache", "clean", "*", "--build"], log=request.log)
+        conan.conan(["cache", "clean", "*", "--build"], log=log)
     graph: dict[str, Any] = json.loads(text)["graph"]
     return graph
 
@@ -128,7 +124,7 @@ def make(
     exported = json.loads(conan.conan(["export", ROOT, "--format=json"], log=job.log, what=what))
     # With its revision: without, Conan takes the latest, which may be another checkout's.
     subject = [f"--requires={exported['reference']}"]
-    graph = install(Request(subject, given, job.log, what, (_NAME,) if job.force else ()), heard=heard)
+    graph = install(subject, given, job.log, what, force=(_NAME,) if job.force else (), heard=heard)
     inputs.hold_against(job.kind, graph)
     steps.begin(compiling)
     folder = node(graph, _NAME).get("package_folder")

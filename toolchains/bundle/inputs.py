@@ -65,8 +65,7 @@ def select(
     )
     if not chosen.programs:
         raise UsageError("--ops-from does not name a program.", "", "./inv build --ops-from model.pte")
-    strange = [name for name in (*chosen.operators, *chosen.types) if not _NAME.fullmatch(name)]
-    if strange:
+    if strange := [name for name in (*chosen.operators, *chosen.types) if not _NAME.fullmatch(name)]:
         raise UsageError(f"{strange[0]!r} is not an operator's name.", "the program is damaged", "export it again")
     return chosen
 

@@ -53,12 +53,7 @@ def collect(package: Path, out: Path) -> None:
 
 
 def linked_into(binaries: Sequence[inspect.Binary], linked: Iterable[LinkedIn], out: Path) -> tuple[LinkedIn, ...]:
-    """What the compilers put into programs and shared libraries; their licences' texts are copied to ``out``.
-
-    Args:
-        binaries: the programs and shared libraries; into none, nothing is put.
-        linked: all that the compilers link in.
-    """
+    """What of ``linked`` the compilers put into programs and shared libraries; its licences are copied to ``out``."""
     found = within(linked, (name for binary in binaries for name in binary.needed)) if binaries else ()
     for one in found:
         for text in one.texts:
@@ -124,8 +119,7 @@ def offers(job: Job, folder: Path) -> Offers:
     """
     backends = job.selection.backends if job.selection else BACKENDS[job.kind]
     result = ask(job.target, job.kind, folder, backends)
-    dropped = [name for name in backends if name not in result.backends]
-    if dropped:
+    if dropped := [name for name in backends if name not in result.backends]:
         raise BuildError(
             f"The bundle has no {' and no '.join(dropped)}.",
             "the linker dropped the library that registers it, as nothing refers to its symbols "

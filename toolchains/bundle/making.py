@@ -100,11 +100,8 @@ class Job:
 
     @contextlib.contextmanager
     def begun(self, total: int) -> Iterator[tuple[Steps, Path, str]]:
-        """Prepare the compilers; the steps, an empty folder that takes the job's place in the end, and the compilers'
-        name and version.
-
-        Args:
-            total: how many steps there are.
+        """Prepare the compilers; the ``total`` steps, an empty folder that takes the job's place in the end, and the
+        compilers' name and version.
         """
         clock = Clock()
         self.log.write_text("", encoding="utf-8")
@@ -125,7 +122,6 @@ class Steps:
     """Numbered steps: on a terminal a live line each, with Ninja's own counting; elsewhere a line when one begins.
 
     Args:
-        total: how many steps there are.
         key: of the build, by which the steps' times are found the next time.
     """
 

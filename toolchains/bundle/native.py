@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from core.errors import BuildError, ConfigError
 from core.formats.bundle import Native, NativeManifest
-from core.paths import native_dir
+from core.paths import build_dir
 from toolchains import tools
 from toolchains.bundle import inputs, sbom
 from toolchains.bundle.layout import bill, copy, describe
@@ -91,7 +91,7 @@ def build_native(target_name: str, toolchain: str = "", sources: str = "auto", f
     """
     target = get_target(target_name)
     family_name, source = target.toolchain(toolchain), choose_source(sources)
-    folder = native_dir(target.name)
+    folder = build_dir(target.name, inputs.NATIVE)
     job = Job(target.built_with(family_name), family_name, inputs.NATIVE, folder, force, facts=(source,))
     return job.ensure(Native.load, _build)
 
@@ -122,13 +122,13 @@ def _packages(job: Job, steps: Steps) -> dict[str, Any]:
     from toolchains.bundle import conan_packages
 
     references: list[str] = tools.table()["native"]["requires"]
-    request = conan_packages.Request(
+    graph = conan_packages.install(
         [f"--requires={reference}" for reference in references],
         conan_packages.words(job.target, job.toolchain, job.log, str(*job.facts)),
         job.log,
         f"Building the native packages for {job.target.name}",
-        [reference.partition("/")[0] for reference in references] if job.force else [],
+        force=[reference.partition("/")[0] for reference in references] if job.force else [],
+        heard=steps.heard,
     )
-    graph = conan_packages.install(request, heard=steps.heard)
     inputs.hold_against(inputs.NATIVE, graph)
     return graph

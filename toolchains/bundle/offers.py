@@ -88,10 +88,8 @@ def problems(folder: Path, binaries: Sequence[inspect.Binary]) -> list[str]:
     own = read(folder)
     found = inspect.too_new(binaries, {"GLIBC": own.version})
     accepted = probed(folder)
-    found += [
-        f"{item} although glibc_probe accepts that C library" for item in inspect.too_new(binaries, {"GLIBC": accepted})
-    ]
-    return found
+    newer = inspect.too_new(binaries, {"GLIBC": accepted})
+    return found + [f"{item} although glibc_probe accepts that C library" for item in newer]
 
 
 def probed(folder: Path) -> str:

@@ -43,11 +43,6 @@ def _compilers(target: Target) -> str:
     return ", ".join(sorted(target.toolchains, key=lambda name: name != "zig"))
 
 
-def _built(table: list[Target]) -> int:
-    """How many targets something builds for: a runner, or libslipway."""
-    return sum(bool(target.working_engines or target.embedded_engines) for target in table)
-
-
 def _needs(table: list[Target]) -> list[list[str]]:
     """What is still to be built, each need once, with the targets that wait for it."""
     waiting: dict[tuple[str, str], list[str]] = {}
@@ -67,6 +62,7 @@ def targets(as_json: bool, runs: Iterable[Ran]) -> None:
         rows = [[run.model_dump(exclude={"target"}) for run in runs if run.target == target.name] for target in table]
         console.print_json([{**dataclasses.asdict(t), "ran": row} for t, row in zip(table, rows, strict=True)])
         return
+    built = sum(bool(target.working_engines or target.embedded_engines) for target in table)
     console.table(
         "Targets",
         ["target", "ISA floor", "engines", "compilers", "ran last"],
@@ -74,7 +70,7 @@ def targets(as_json: bool, runs: Iterable[Ran]) -> None:
             [t.name, t.isa_floor, engines_of(t), _compilers(t), (ran.said(t.name, runs) or [not_run(t)])[0]]
             for t in table
         ],
-        caption=f"{_built(table)} of {len(table)} targets build: ./inv build --target NAME",
+        caption=f"{built} of {len(table)} targets build: ./inv build --target NAME",
         optional=("ran last",),
     )
     console.table("Not built yet", ["engine", "needs", "for"], _needs(table))

@@ -15,13 +15,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from core.errors import BundleError
 from core.files import sha256_file, write_atomic
 from core.formats.bundle import Checks, Listing, read_manifest
 from core.formats.program import ENGINES
-from core.paths import sdk_dir
+from core.paths import build_dir
+from core.strict_json import Frozen
 from toolchains.bundle import toolchain_file
 from toolchains.bundle.inputs import Selection
 from toolchains.bundle.making import Job, Steps
@@ -53,10 +52,8 @@ class SdkManifest(Listing):
     checks: Checks
 
 
-class Sdk(BaseModel):
+class Sdk(Frozen):
     """A target's SDK on this machine."""
-
-    model_config = ConfigDict(frozen=True)
 
     path: Path
     archive: Path
@@ -125,11 +122,11 @@ def build_sdk(
         kind = selection.name
         # The linker of the application would have to leave out the kernels of other types.
         selection = replace(selection, types=())
-    folder = sdk_dir(target.name, kind)
+    folder = build_dir(target.name, "sdk", kind)
     job = Job(target, family_name, engine, folder, force, selection=selection, facts=("sdk",))
     sdk = job.ensure(Sdk.load, _build)
     if kind != target.libc:
-        toolchain_file.write(sdk.path.parent, target, family(family_name).ensure(target))
+        write_atomic(sdk.toolchain_file, toolchain_file.text(target, family(family_name).ensure(target)))
     return sdk
 
 
@@ -144,8 +141,7 @@ def _targets(target: Target) -> tuple[Target, ...]:
 
 
 def _build(job: Job) -> None:
-    from toolchains.bundle import conan_packages
-    from toolchains.bundle.layout import bill, describe
+    from toolchains.bundle import conan_packages, layout
 
     embedded = job.kind == ENGINE
     with job.begun(5) as (steps, new, toolchain):
@@ -156,11 +152,14 @@ def _build(job: Job) -> None:
             if embedded:
                 binaries, checked = _libslipway(job, [folder for folder, _ in made], new)
             else:
-                prebuilt = Path(conan_packages.node(graph, job.kind)["package_folder"])
-                binaries, checked = _prebuilt(job, package, prebuilt, new)
-        bill(job, graph, new, binaries, toolchain)
+                layout.collect(package, new)
+                binaries, checked = layout.check(job, new)
+                # The libraries' own package has headers and files for CMake, too.
+                for folder in (package, Path(conan_packages.node(graph, job.kind)["package_folder"])):
+                    layout.copy_folders(folder, new, _FOR_CMAKE)
+        layout.bill(job, graph, new, binaries, toolchain)
         named = conan_packages.node(graph, "slipway-runtime" if embedded else job.kind)
-        manifest = describe(
+        manifest = layout.describe(
             SdkManifest, job, new, engine=job.kind, version=named["version"], toolchain=toolchain,
             isa_floor=job.target.isa_floor, libc=job.target.libc, shared=_loads_shared(job.target),
             programs=job.selection.programs if job.selection else (), checks=checked,
@@ -194,27 +193,13 @@ def _libslipway(job: Job, packages: Sequence[Path], new: Path) -> tuple[list[Bin
             copy(file, new / "bin" / file.name, 0o755)
     checked = checks.check_native(job.target, new)
     if job.target.os == "ios":
-        libraries = [
-            (target, package / "lib" / "libslipway.a")
-            for target, package in zip(_targets(job.target), packages, strict=True)
-        ]
-        for (target, _), file in zip(
-            libraries, toolchain_file.write_xcframework(new, libraries, new / "include"), strict=True
-        ):
+        targets, libraries = _targets(job.target), [package / "lib" / "libslipway.a" for package in packages]
+        slices = list(zip(targets, libraries, strict=True))
+        written = toolchain_file.write_xcframework(new, slices, new / "include")
+        for target, file in zip(targets, written, strict=True):
             also = checks.check_files(target, [file], new)
             checked = checked.model_copy(update={"code": (*checked.code, *also.code)})
     return list(map(read, _shared(new))), checked
-
-
-def _prebuilt(job: Job, package: Path, prebuilt: Path, new: Path) -> tuple[list[Binary], Checks]:
-    """Fill the folder ``new`` with the bundle that is in a Conan package, and what the libraries' own package adds."""
-    from toolchains.bundle import layout
-
-    layout.collect(package, new)
-    binaries, checked = layout.check(job, new)
-    for folder in (package, prebuilt):
-        layout.copy_folders(folder, new, _FOR_CMAKE)
-    return binaries, checked
 
 
 def _shared(folder: Path) -> list[Path]:

@@ -10,7 +10,6 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from core.files import write_atomic
 from toolchains.compilers import families
 from toolchains.compilers.families import Compilers
 from toolchains.targets import Target
@@ -72,13 +71,6 @@ def _flags(target: Target, compilers: Compilers) -> list[str]:
     }
     independent = ["set(CMAKE_POSITION_INDEPENDENT_CODE ON)"] if "-fPIE" in hard.compile else []
     return [*independent, *(f'set({name} "{" ".join(words)}")' for name, words in values.items() if words)]
-
-
-def write(folder: Path, target: Target, compilers: Compilers) -> Path:
-    """Write the file to ``folder``; its path."""
-    file = folder / NAME
-    write_atomic(file, text(target, compilers))
-    return file
 
 
 XCFRAMEWORK = "slipway.xcframework"

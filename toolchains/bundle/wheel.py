@@ -6,13 +6,12 @@ the checks of the SDK hold the library against the same bounds.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from pathlib import Path
 
+from core.environment.wheel import record
 from core.errors import NotSupportedError
 from core.files import disk_errors, write_atomic
-from core.paths import ROOT, wheels_dir
+from core.paths import ROOT, dist_part
 from toolchains.bundle.sdk import Sdk, below, zipped
 from toolchains.targets import Target, get_target
 
@@ -64,9 +63,8 @@ def write_wheel(sdk: Sdk) -> Path:
     contents[f"{info}/WHEEL"] = (
         f"Wheel-Version: 1.0\nGenerator: slipway\nRoot-Is-Purelib: false\nTag: py3-none-{platform}\n"
     ).encode()
-    lines = [f"{name},sha256={_digest(data)},{len(data)}" for name, data in contents.items()]
-    contents[f"{info}/RECORD"] = "\n".join([*lines, f"{info}/RECORD,,", ""]).encode()
-    wheel = wheels_dir() / f"slipway_runtime-{manifest.version}-py3-none-{platform}.whl"
+    contents[f"{info}/RECORD"] = record(info, contents)
+    wheel = dist_part("wheels") / f"slipway_runtime-{manifest.version}-py3-none-{platform}.whl"
     wheel.parent.mkdir(parents=True, exist_ok=True)
     with disk_errors(f"writing {wheel}"):
         write_atomic(wheel, zipped(contents, (".so.1", ".dll")))
@@ -84,8 +82,3 @@ def _metadata(version: str) -> str:
         "Requires-Dist": _NUMPY,
     }
     return "".join(f"{name}: {value}\n" for name, value in fields.items())
-
-
-def _digest(data: bytes) -> str:
-    """As wheels write it (PEP 376): URL-safe base 64 without padding."""
-    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()

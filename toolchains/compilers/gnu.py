@@ -53,19 +53,6 @@ def usable(target: Target) -> str:
     return f"{missing} is not installed: sudo apt-get install {package(target)}"
 
 
-def _flags(target: Target) -> tuple[str, ...]:
-    """What lifts GCC's own floor to the target's; no file's own flags are in its way."""
-    return ("-msse2", "-mfpmath=sse") if target.machine == "i686" else ()
-
-
-def _conf(target: Target) -> dict[str, str]:
-    found = cross_conf(target)
-    if target.os == "windows":
-        # Windows has none of GCC's run-time libraries.
-        found["tools.build:exelinkflags"] = '["-static"]'
-    return found
-
-
 def _version(program: str) -> str:
     text = run([program, "-dumpfullversion"], what="Reading the version of g++").stdout.strip()
     return text.partition("-")[0]  # mingw-w64's says 12-posix
@@ -88,8 +75,10 @@ def ensure(target: Target) -> Compilers:
     version = _version(found["g++"])
     key = sha256_bytes("\n".join([version, *found.values()]).encode())[:16]
     settings = {"compiler": "gcc", "compiler.version": version.split(".")[0], "compiler.libcxx": "libstdc++11"}
+    conf = cross_conf(target)
     if target.os == "windows":
         settings["compiler.threads"] = "posix"
+        conf["tools.build:exelinkflags"] = '["-static"]'  # it has none of GCC's run-time libraries
     return Compilers(
         "gnu",
         version,
@@ -99,7 +88,8 @@ def ensure(target: Target) -> Compilers:
         found["ar"],
         found["ranlib"],
         conan=settings,
-        conf=_conf(target),
+        conf=conf,
         variables={"CMAKE_RC_COMPILER": found["windres"]} if "windres" in found else {},
-        flags=_flags(target),
+        # They lift GCC's own floor to the target's; no file's own flags are in their way.
+        flags=("-msse2", "-mfpmath=sse") if target.machine == "i686" else (),
     )

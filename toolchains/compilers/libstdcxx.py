@@ -157,12 +157,6 @@ def stub_sources(found: Iterator[Symbol], newest: Mapping[str, str]) -> tuple[st
     return "\n".join(lines) + '\n.section .note.GNU-stack,"",%progbits\n', script
 
 
-def _headers(root: Path, target: Target, gcc: str) -> tuple[Path, ...]:
-    """Folders of the unchanged headers."""
-    plain = root / "usr/include/c++" / gcc
-    return (plain, root / "usr/include" / target.multiarch / "c++" / gcc, plain / "backward")
-
-
 def _adapt_headers(plain: Path, out: Path) -> None:
     """Write the headers that stand before the ones in ``plain``."""
     atomicity = plain / "ext/atomicity.h"
@@ -227,12 +221,12 @@ def adapted(zig: Path, target: Target, env: Mapping[str, str]) -> Adapted:
         env: the variables that say where zig's caches are.
     """
     pinned = table()["libstdcxx"]
-    newest: Mapping[str, str] = pinned["newest"]
+    newest: Mapping[str, str] = {**pinned["newest"], "GLIBC": target.max_glibc}
     root = sysroot(target)
-    headers = _headers(root, target, pinned["gcc"])
+    plain = root / "usr/include/c++" / pinned["gcc"]
+    headers = (plain, root / "usr/include" / target.multiarch / "c++" / pinned["gcc"], plain / "backward")
     names = ("libstdc++.so.6", "libgcc_s.so.1", *_LOADERS.get(target.machine, ()))
     libraries = [library(root, target, name) for name in names]
-    newest = {**newest, "GLIBC": target.max_glibc}
     facts = [
         _FORMAT,
         sha256_file(_COMPAT),
@@ -245,7 +239,7 @@ def adapted(zig: Path, target: Target, env: Mapping[str, str]) -> Adapted:
     folder = cache_dir("toolchains") / f"libstdcxx-{target.name}-{key}"
 
     def make(new: Path) -> None:
-        _adapt_headers(headers[0], new / "include")
+        _adapt_headers(plain, new / "include")
         for source in libraries:
             _stub(zig, target, source, new / source.name, newest, env)
         _compat(zig, target, (new / "include", *headers), new / "libcompat.a", env)

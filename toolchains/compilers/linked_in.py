@@ -125,11 +125,7 @@ def _said(compiler: str, header: str) -> str:
 
 
 def of_gnu(version: str, compiler: str, target: Target) -> tuple[LinkedIn, ...]:
-    """What Debian's GCC links in.
-
-    Args:
-        version: the compiler's.
-    """
+    """What Debian's GCC of this version links in."""
     docs, gcc = Path("/usr/share/doc"), part("libgcc", version)
     if target.os == "windows":
         mingw = _mingw(_said(compiler, "_mingw_mac.h"))

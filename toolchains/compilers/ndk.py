@@ -31,16 +31,11 @@ def _host_tag() -> str:
     return f"{platform.system().lower()}-x86_64"
 
 
-def _programs(target: Target, root: Path) -> dict[str, Path]:
-    """Paths of the compilers for ``target``, there or not."""
+def _programs(target: Target, root: Path) -> list[str]:
+    """Paths of the compilers for C and C++, of ar and of ranlib for ``target``, there or not."""
     folder = root / "toolchains/llvm/prebuilt" / _host_tag() / "bin"
     compiler = f"{_TRIPLES[target.arch]}{target.android_api}-clang"
-    return {
-        "cc": folder / compiler,
-        "c++": folder / f"{compiler}++",
-        "ar": folder / "llvm-ar",
-        "ranlib": folder / "llvm-ranlib",
-    }
+    return [os.fspath(folder / name) for name in (compiler, f"{compiler}++", "llvm-ar", "llvm-ranlib")]
 
 
 def version(root: Path) -> str:
@@ -70,8 +65,7 @@ def usable(target: Target) -> str:
     root = Path(folder)
     if not version(root):
         return f"{folder} is not an NDK: it lacks source.properties: export {VARIABLE}=/path/to/android-ndk"
-    missing = [path for path in _programs(target, root).values() if not path.is_file()]
-    if missing:
+    if missing := [path for path in _programs(target, root) if not Path(path).is_file()]:
         return f"the NDK {version(root)} lacks {missing[0]}: export {VARIABLE}=/path/to/a-newer-android-ndk"
     return "" if _clang(root) else f"the NDK {version(root)} does not tell its clang's version: a newer NDK"
 
@@ -92,7 +86,7 @@ def ensure(target: Target) -> Compilers:
     """
     require("ndk", target, usable(target))
     root = Path(named()).absolute()
-    found = {tool: os.fspath(path) for tool, path in _programs(target, root).items()}
+    cc, cxx, ar, ranlib = _programs(target, root)
     number = version(root)
     settings = {
         "compiler": "clang",
@@ -105,10 +99,10 @@ def ensure(target: Target) -> Compilers:
         "ndk",
         number,
         f"ndk-{number}-{key}",
-        found["cc"],
-        found["c++"],
-        found["ar"],
-        found["ranlib"],
+        cc,
+        cxx,
+        ar,
+        ranlib,
         conan=settings,
         # The older of its two toolchain files loses the flags that Conan gives it.
         conf={CONF: os.fspath(root), "tools.android:cmake_legacy_toolchain": "False"},

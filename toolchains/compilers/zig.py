@@ -89,10 +89,7 @@ def program() -> Path:
 
 def _install(folder: Path, requirement: str, digest: str, shown: Step) -> None:
     """Install one pinned wheel into ``folder``, without what it depends on."""
-    with (
-        tempfile.TemporaryDirectory(prefix="slipway-zig-") as scratch,
-        console.growing(shown, Path(scratch), pattern="*.whl"),
-    ):
+    with tempfile.TemporaryDirectory(prefix="slipway-zig-") as scratch, console.growing(shown, Path(scratch)):
         pinned = Path(scratch, "requirements.txt")
         pinned.write_text(f"{requirement} --hash=sha256:{digest}\n", encoding="utf-8")
         run(
@@ -245,11 +242,6 @@ def _conan(target: Target, library: str) -> dict[str, str]:
     return settings
 
 
-def _tries(target: Target) -> dict[str, str]:
-    """What CMake must know when it tries the compilers: for iOS they link nothing."""
-    return {"CMAKE_TRY_COMPILE_TARGET_TYPE": "STATIC_LIBRARY"} if target.os == "ios" else {}
-
-
 def linked(target: Target) -> tuple[linked_in.LinkedIn, ...]:
     """What zig links in, and Debian's libstdc++, which is in the programs that do not use the device's."""
     gcc = ""
@@ -279,11 +271,13 @@ def ensure(target: Target) -> Compilers:
     version = pinned_version()
     paths = {name: os.fspath(folder / name) for name in texts}
     more = {"tools.gnu:disable_flags": '["arch", "libcxx"]'}  # the wrapper knows both
+    others = {"rc": "CMAKE_RC_COMPILER", "install_name_tool": "CMAKE_INSTALL_NAME_TOOL"}
+    variables = {variable: paths[name] for name, variable in others.items() if name in paths}
     if target.os == "ios":
         more["tools.apple:sdk_path"] = os.fspath(folder / _sdk_folder(target))
+        variables["CMAKE_TRY_COMPILE_TARGET_TYPE"] = "STATIC_LIBRARY"  # the compilers link nothing
     if static:
         more["user.slipway:static_cxx"] = json.dumps([os.fspath(path) for path in static])
-    others = {"rc": "CMAKE_RC_COMPILER", "install_name_tool": "CMAKE_INSTALL_NAME_TOOL"}
     return Compilers(
         "zig",
         version,
@@ -294,5 +288,5 @@ def ensure(target: Target) -> Compilers:
         paths["ranlib"],
         conan=_conan(target, library),
         conf={**cross_conf(target), **more},
-        variables={variable: paths[name] for name, variable in others.items() if name in paths} | _tries(target),
+        variables=variables,
     )

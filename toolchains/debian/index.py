@@ -110,8 +110,7 @@ class Index:
         self._stanzas: dict[str, list[str]] = {}
         self._providing: list[str] = []
         for stanza in text.split("\n\n"):
-            found = _NAME.search(stanza)
-            if found:
+            if found := _NAME.search(stanza):
                 self._stanzas.setdefault(found[1], []).append(stanza)
                 if "\nProvides:" in stanza:
                     self._providing.append(stanza)
@@ -179,11 +178,7 @@ def find(index: Index, spec: str, suite: str) -> Package:
 
 
 class Closure:
-    """Packages that are chosen, each with all that it needs.
-
-    Args:
-        suite: for messages.
-    """
+    """Packages that are chosen, each with all that it needs; ``suite`` is for messages."""
 
     def __init__(self, index: Index, suite: str) -> None:
         self._index, self._suite = index, suite

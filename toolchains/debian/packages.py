@@ -32,32 +32,32 @@ _RECORD = 1
 _STAMP = ".slipway-tree.json"
 
 
+def _trouble(*parts: Callable[[], object]) -> HostError | None:
+    """The error of the first of these functions that fails."""
+    try:
+        for part in parts:
+            part()
+    except HostError as error:
+        return error
+    return None
+
+
 def available() -> str:
     """Why Debian packages are not available on this machine; empty if they are."""
-    try:
-        find_mirror()
-    except HostError as error:
-        return f"{error.what.rstrip('.')}: {error.cause}"
-    return ""
+    error = _trouble(find_mirror)
+    return f"{error.what.rstrip('.')}: {error.cause}" if error else ""
 
 
 def runnable() -> str:
     """Why programs of Debian's packages do not run on this machine; empty if they do."""
-    try:
-        host_arch()
-    except HostError as error:
-        return f"{error.what.rstrip('.')}: {error.cause}"
-    return available()
+    error = _trouble(host_arch)
+    return f"{error.what.rstrip('.')}: {error.cause}" if error else available()
 
 
 def fix() -> str:
     """The next step where they are not `available`."""
-    try:
-        find_mirror()
-        host_arch()
-    except HostError as error:
-        return error.hint
-    return ""
+    error = _trouble(find_mirror, host_arch)
+    return error.hint if error else ""
 
 
 def _key(suite: str, arch: str, packages: Sequence[str], closure: bool) -> str:

@@ -67,7 +67,9 @@ def user_argv(target: Target, cpu: str = "", sysroot: Path | None = None) -> lis
             "./inv devices.add --ssh USER@HOST, for a device of yours",
         )
     _, suite, model = _NEWER.get(cpu, ("", _SUITE, cpu or target.qemu_cpu))
-    argv = [_user_program(target.qemu, suite), "-cpu", model]
+    _require(target.qemu)
+    root = debian.tree(suite, host_arch(), [_USER], keep=_KEPT)
+    argv = [str(root / "usr/bin" / target.qemu), "-cpu", model]
     return argv if sysroot is None else [*argv, "-L", str(sysroot)]
 
 
@@ -79,12 +81,6 @@ def describe(target: Target, cpu: str = "") -> str:
         _, suite, model = _NEWER[cpu]
         return f"{target.qemu} of Debian {suite} -cpu {model}"
     return f"{target.qemu} -cpu {cpu or target.qemu_cpu}"
-
-
-def _user_program(name: str, suite: str) -> str:
-    _require(name)
-    root = debian.tree(suite, host_arch(), [_USER], keep=_KEPT)
-    return str(root / "usr/bin" / name)
 
 
 def _require(program: str) -> None:
@@ -138,9 +134,7 @@ def plugin_argv(qemu: Sequence[str]) -> list[str]:
     Raises:
         BuildError: the plugin does not compile. HostError: no compiler to be had.
     """
-    machine = _ARCHITECTURES.get(host_arch())
-    if machine is None:
-        return []
+    machine = _ARCHITECTURES[host_arch()]
     source = _PLUGIN.read_bytes()
     key = sha256_bytes(b"\0".join([source, machine.encode(), zig.pinned_version().encode(), *map(os.fsencode, qemu)]))
     plugin = cache_dir("toolchains") / f"qemu-instructions-{key[:16]}.so"

@@ -56,12 +56,10 @@ class Platform:
 
 def _runs_here(target: Target) -> bool:
     """Whether this machine's CPU and kernel run the target's programs as they are."""
-    if emulators.is_native(target):
-        return True
-    machine = os.uname().machine if os.name == "posix" else ""
-    same = target.machine == machine or (machine, target.machine) == ("x86_64", "i686")
+    here = os.uname()
+    same = target.machine == here.machine or (here.machine, target.machine) == ("x86_64", "i686")
     # Android's are static: any Linux runs them.
-    return os.name == "posix" and os.uname().sysname == "Linux" and same and target.os in ("linux", "android")
+    return emulators.is_native(target) or (here.sysname == "Linux" and same and target.os in ("linux", "android"))
 
 
 def cpus(target: Target) -> tuple[str, ...]:

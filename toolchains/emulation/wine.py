@@ -8,6 +8,7 @@ programs and the making of a prefix need.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from core import console
 from core.errors import HostError, NotSupportedError
 from core.files import locked, new_folder, sealed, write_atomic
 from core.paths import cache_dir
-from core.processes.commands import need, run
+from core.processes.commands import run
 from toolchains.debian import packages as debian
 from toolchains.debian.sources import host_arch, known_arch
 from toolchains.targets import Target
@@ -136,7 +137,9 @@ def _tree(wine: _Wine) -> Path:
 
 def _namespace(script: str, *words: str | Path) -> list[str]:
     """Argv that runs a shell script with ``words`` where it may mount and chroot."""
-    program = need("unshare", "install util-linux, which every Debian has")
+    program = shutil.which("unshare")
+    if program is None:
+        raise HostError("unshare is not installed.", "it is not on PATH", "install util-linux, which every Debian has")
     own = [program, "--map-root-user", "--mount", "--pid", "--fork", "--kill-child"]
     return [*own, "sh", "-c", script, "sh", *(os.fspath(word) for word in words)]
 

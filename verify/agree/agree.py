@@ -14,7 +14,7 @@ from commands.own import Agree
 from core import console
 from core.errors import BundleError, ConfigError, HostError, MismatchError, NotSupportedError, UsageError
 from core.formats.bundle import Bundle
-from core.paths import bundle_dir
+from core.paths import build_dir
 from core.processes.sweep import Cell as Work
 from core.processes.sweep import Journal, sweep
 from toolchains.emulation import platforms
@@ -55,7 +55,7 @@ def executors_for(target: str, cpu: str) -> list[Executor]:
 def _built(target: str) -> list[Executor]:
     cpus = platforms.cpus(get_target(target))
     try:
-        return _at(Bundle.load(bundle_dir(target, ENGINE)), cpus) if cpus else []
+        return _at(Bundle.load(build_dir(target, ENGINE)), cpus) if cpus else []
     except BundleError as error:
         console.note(f"{target}: left out: {error.what} {error.hint}")
         return []
@@ -81,7 +81,6 @@ class Subject:
 
     programs: Sequence[Compared]
     look: Callable[[Executor, Any], Cell]
-    """Compares one of them."""
     families: Families
     journal: str
     """Its name."""
@@ -179,6 +178,5 @@ def show(found: Sequence[Column], subject: Subject) -> None:
         console.table(title, ["program", *(f"{one.target} {one.cpu}" for one in found)], lines)
         return
     families = {family: [name for name in every if name in {*names}] for family, every in subject.families.items()}
-    rows = counts({family: some for family, some in families.items() if some}, found)
-    if rows:
+    if rows := counts({family: some for family, some in families.items() if some}, found):
         console.table(title, list(rows[0]), [list(row.values()) for row in rows])

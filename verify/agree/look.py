@@ -114,8 +114,7 @@ def judge(program: Compared, outputs: Sequence[Path]) -> Cell:
         for index, (got, want, limit) in enumerate(zip(outputs, program.outputs, program.limits, strict=True))
     ]
     worst = max((INFINITE if one.max_abs is None else min(one.max_abs, INFINITE) for one in found), default=0.0)
-    wrong = [one for one in found if one.verdict == "differs"]
-    if wrong:
+    if wrong := [one for one in found if one.verdict == "differs"]:
         why = "; ".join(f"{one.name}: {one.why or f'{one.outside} of {one.elements} elements'}" for one in wrong)
         return Cell(outcome="differs", max_abs=worst, why=why)
     same = all(one.verdict == "identical" for one in found)

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from core.files import sha256_bytes, sha256_file
 from core.formats.program import ENDLESS, Tolerance, load_program
 from core.paths import cache_dir
+from core.strict_json import Frozen
 from models.zoo import PORTABLE, everything, load_compared
 from verify.programs import pick
 
@@ -25,10 +24,8 @@ INFINITE = ENDLESS
 Outcome = Literal["exact", "agrees", "differs", "refused", "failed", "too slow"]
 
 
-class Cell(BaseModel):
+class Cell(Frozen):
     """One program on one executor."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     outcome: Outcome
     """``exact``: bit for bit; ``refused``: the engine does not take it there, and says why."""
@@ -130,15 +127,9 @@ def prepare(abouts: Sequence[About]) -> Iterator[Compared]:
     from models.export import export
 
     for about in abouts:
-        yield of_export(
-            about,
-            export(
-                about.model,
-                "fp32" if about.scheme == PORTABLE else about.scheme,
-                partitioners=("none",) if about.scheme == PORTABLE else (),
-                out=cache_dir("tests", "architectures") if about.further else None,
-            ),
-        )
+        scheme, partitioners = ("fp32", ("none",)) if about.scheme == PORTABLE else (about.scheme, ())
+        out = cache_dir("tests", "architectures") if about.further else None
+        yield of_export(about, export(about.model, scheme, partitioners=partitioners, out=out))
 
 
 def of_export(about: About, folder: Path) -> Compared:

@@ -104,12 +104,9 @@ def main() -> None:
     from toolchains.targets import host_target
 
     seen = look(build(host_target().name, "lean").manifest.offers.operators)
-    OPERATORS.write(f"{_about(seen)}\n{table_of_rows(rows(seen))}")
-
-
-def _about(seen: dict[str, Any]) -> str:
-    count = len(seen["upstream"])
-    return f"ExecuTorch {seen['version']} has {count}, with its quantized kernels and those for language models.\n"
+    has = f"ExecuTorch {seen['version']} has {len(seen['upstream'])}"
+    about = f"{has}, with its quantized kernels and those for language models.\n"
+    OPERATORS.write(f"{about}\n{table_of_rows(rows(seen))}")
 
 
 if __name__ == "__main__":

@@ -168,18 +168,6 @@ MAKERS: dict[str, Maker] = {
     "quantized_decomposed::dequantize_per_tensor.Tensor_out": _coding(
         quantized.dequantize_per_tensor.tensor, coded=True
     ),
-    "quantized_decomposed::quantize_per_channel.out": _coding(
-        quantized.quantize_per_channel.default, by="channel", coded=False
-    ),
-    "quantized_decomposed::dequantize_per_channel.out": _coding(
-        quantized.dequantize_per_channel.default, by="channel", coded=True
-    ),
-    "quantized_decomposed::quantize_per_token.out": _coding(
-        quantized.quantize_per_token.default, by="token", coded=False
-    ),
-    "quantized_decomposed::dequantize_per_token.out": _coding(
-        quantized.dequantize_per_token.default, torch.float32, by="token", coded=True
-    ),
     "quantized_decomposed::choose_qparams.Tensor_out": of_one(
         quantized.choose_qparams.tensor, lambda draw, x: (*_RANGE, 1e-6, torch.int8), (torch.float32,), edges=(-7, 5)
     ),
@@ -188,6 +176,10 @@ MAKERS: dict[str, Maker] = {
         (-7, 5),
     ),
 }  # fmt: skip
+for _by, _types in (("channel", ()), ("token", (torch.float32,))):
+    _code, _decode = (getattr(quantized, f"{_way}_per_{_by}").default for _way in ("quantize", "dequantize"))
+    MAKERS[f"quantized_decomposed::quantize_per_{_by}.out"] = _coding(_code, by=_by, coded=False)
+    MAKERS[f"quantized_decomposed::dequantize_per_{_by}.out"] = _coding(_decode, *_types, by=_by, coded=True)
 for _name, _bits in (("byte", 8), ("4bit", 4), ("2bit", 2)):
     _op = getattr(quantized, f"embedding_{_name}")
     MAKERS[f"quantized_decomposed::embedding_{_name}.out"] = _embedding(_op.default, _bits)

@@ -122,10 +122,6 @@ def _masked_scatter(draw: Draw) -> Call:
     return aten.masked_scatter.default, (x, tensor(draw, x.shape, torch.bool), tensor(draw, x.shape, x.dtype))
 
 
-def _softmax(op: Any) -> Maker:
-    return _over_dim(op, FLOATS, False, high=8)
-
-
 def _layer_norm(draw: Draw) -> Call:
     x = tensor(draw, (draw(SIZES), draw(SIZES), draw(st.integers(2, 40))), torch.float32)
     width = x.shape[-1]
@@ -205,8 +201,8 @@ MAKERS: dict[str, Maker] = {
     "aten::var.out": _variance,
     "aten::var.correction_out": _over_dims(aten.var.correction, _HALFLESS, correction=0),
     "aten::var_mean.correction_out": _over_dims(aten.var_mean.correction, _HALFLESS, correction=0),
-    "aten::_softmax.out": _softmax(aten._softmax.default),
-    "aten::_log_softmax.out": _softmax(aten._log_softmax.default),
+    "aten::_softmax.out": _over_dim(aten._softmax.default, FLOATS, False, high=8),
+    "aten::_log_softmax.out": _over_dim(aten._log_softmax.default, FLOATS, False, high=8),
     "aten::topk.values": _topk,
     "aten::sort.values": _sort,
     "aten::embedding.out": _embedding,

@@ -109,7 +109,7 @@ def run(choice: Test) -> None:
     """
     tree = choosing.tree() if choice.whole else ""
     planned = steps(choice, tree)
-    environment.ensure_test()
+    environment.ensure("test")
     if not choice.lint:
         environment.ensure("onnx")
     with contextlib.ExitStack() as stack:
@@ -120,8 +120,7 @@ def run(choice: Test) -> None:
         done = _beside([step for step in planned if step.beside])
         done += [_tests(step, choice) for step in planned if not step.beside]
     console.table("", ["step", "outcome", "time"], [[step.name, outcome, took] for step, outcome, took in done])
-    failed = [step.name for step, outcome, _ in done if outcome != "passed"]
-    if failed:
+    if failed := [step.name for step, outcome, _ in done if outcome != "passed"]:
         raise TestsFailedError(f"Failed: {', '.join(failed)}.", "see above", _again(failed), failed)
     if tree and not choice.shard:
         choosing.keep(tree)
