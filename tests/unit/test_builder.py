@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import fnmatch
-import importlib.util
 import re
+import runpy
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -17,8 +16,10 @@ from typing import Any
 import pytest
 
 from core.errors import BuildError, HostError, NotSupportedError, UsageError
-from core.formats.bundle import MANIFEST, RUNNER, Bundle, Checks, Offers
+from core.formats.bundle import MANIFEST, RUNNER, Bundle, Checks
 from core.paths import ROOT
+from tests.support.processes import executable
+from tests.unit.test_preflight import bundle
 from toolchains.bundle import builder, conan, conan_packages, inputs, layout
 from toolchains.bundle.inputs import Selection, select
 from toolchains.bundle.making import Job
@@ -34,13 +35,6 @@ COMPILERS = compilers.Compilers(
     "zig", "0.17.0", "zig-0.17.0-abc", "/c/cc", "/c/c++", "/c/ar", "/c/ranlib",
     {"compiler": "clang", "compiler.version": "22", "compiler.libcxx": "libstdc++11"},
 )  # fmt: skip
-
-
-def offers(*backends: str) -> Offers:
-    return Offers(
-        engine="executorch", engine_version="1.5.1", backends=backends, operators=("aten::add.out",), kleidiai=True,
-        verified="native",
-    )  # fmt: skip
 
 
 @pytest.fixture
@@ -60,9 +54,7 @@ def builds(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[
         return tmp_path, {"nodes": {"0": root}}
 
     def collect(_: Path, out: Path) -> None:
-        (out / "bin").mkdir()
-        (out / RUNNER).write_bytes(b"runner %d" % len(made))
-        (out / RUNNER).chmod(0o755)
+        executable(out / RUNNER, f"runner {len(made)}")
 
     binary = inspect.Binary(Path("pte_runner"), "aarch64", "none", "/lib/ld-linux-aarch64.so.1", "", (), (), {})
     family = SimpleNamespace(ensure=lambda target: COMPILERS, linked=lambda target: ())
@@ -70,7 +62,7 @@ def builds(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[
     monkeypatch.setattr(compilers, "family", lambda name: family)
     monkeypatch.setattr(layout, "collect", collect)
     monkeypatch.setattr(layout, "check", lambda job, folder: ([binary], Checks(floor="Armv8-A", code=())))
-    monkeypatch.setattr(layout, "offers", lambda job, folder: offers("XnnpackBackend"))
+    monkeypatch.setattr(layout, "offers", lambda job, folder: bundle().manifest.offers)
     return made
 
 
@@ -78,7 +70,6 @@ def test_nothing_changed_means_nothing_to_do_and_another_toolchain_is_a_build(bu
     first = builder.build("linux-arm64")
     assert builder.build("linux-arm64") == first
     assert builds == ["linux-arm64 zig"]
-    builder.build("linux-arm64")
     builder.build("linux-arm64", toolchain="gnu")
     builder.build("linux-arm64", toolchain="gnu", force=True)
     builder.build("linux-arm64", toolchain="gnu", allow_newer_glibc=True)
@@ -119,20 +110,6 @@ def job(**changes: Any) -> Job:
     return Job(TARGET, "zig", "executorch", Path("nowhere"), **changes)
 
 
-def fake_runner(folder: Path, script: str) -> Path:
-    """A program in the runner's place."""
-    (folder / "bin").mkdir()
-    (folder / RUNNER).write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
-    (folder / RUNNER).chmod(0o755)
-    return folder
-
-
-@pytest.fixture
-def native(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(emulators, "is_native", lambda target: True)
-
-
-@pytest.mark.usefixtures("native")
 @pytest.mark.parametrize(
     ("script", "message"),
     [
@@ -142,9 +119,13 @@ def native(monkeypatch: pytest.MonkeyPatch) -> None:
         ("echo hello", "did not print what it should"),
     ],
 )
-def test_a_runner_that_does_not_run_fails_the_build(tmp_path: Path, script: str, message: str) -> None:
+def test_a_runner_that_does_not_run_fails_the_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, message: str
+) -> None:
+    monkeypatch.setattr(emulators, "is_native", lambda target: True)
+    executable(tmp_path / RUNNER, f"#!/bin/sh\n{script}\n")
     with pytest.raises(BuildError, match=message):
-        layout.offers(job(), fake_runner(tmp_path, script))
+        layout.offers(job(), tmp_path)
 
 
 def test_newer_glibc_and_a_build_without_a_runner_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,13 +227,8 @@ def test_what_cannot_be_selected_is_refused() -> None:
 @pytest.fixture(scope="module")
 def needed() -> Callable[[str, set[str]], bool]:
     """The rule of conanfile.py, which is not a module of ours."""
-    spec = importlib.util.spec_from_file_location("recipe", ROOT / "conanfile.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    rule: Callable[[str, set[str]], bool] = lambda name, types: module.needed(name, module.with_conversions(types))  # noqa: E731
-    return rule
+    recipe = runpy.run_path(str(ROOT / "conanfile.py"))
+    return lambda name, types: bool(recipe["needed"](name, recipe["with_conversions"](types)))
 
 
 @pytest.mark.parametrize(
@@ -359,25 +335,11 @@ def test_every_file_counts_somewhere_and_conan_packs_what_counts() -> None:
     counted = {name for kind in inputs.SOURCES for name, _ in inputs.files(kind)}
     assert len(shipped) > 200
     assert shipped - counted == set()
-    (recipe,) = (
-        node for node in ast.parse((ROOT / "conanfile.py").read_text("utf-8")).body if isinstance(node, ast.ClassDef)
-    )
-    (patterns,) = (
-        ast.literal_eval(node.value)
-        for node in recipe.body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "exports_sources"
-    )
-    files = [
-        file.relative_to(ROOT).as_posix()
-        for file in [ROOT / "LICENSE", *(ROOT / "runtime").rglob("*")]
-        if file.is_file()
-    ]
-    out = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
-    packed = {
-        name for name in files
-        if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
-        and not any(fnmatch.fnmatch(name, pattern) for pattern in out)
-    }  # fmt: skip
+    patterns = runpy.run_path(str(ROOT / "conanfile.py"))["SlipwayRuntimeConan"].exports_sources
+    files = [file for file in [ROOT / "LICENSE", *(ROOT / "runtime").rglob("*")] if file.is_file()]
+    names = [file.relative_to(ROOT).as_posix() for file in files]
+    packed = {name for pattern in patterns for name in fnmatch.filter(names, pattern)}
+    packed -= {name for pattern in patterns if pattern[0] == "!" for name in fnmatch.filter(names, pattern[1:])}
     counted = {name for kind in inputs.SOURCES if kind != inputs.NATIVE for name, _ in inputs.files(kind)}
     assert packed == {name for name in counted if name.startswith("runtime/")} | {"LICENSE"}
 

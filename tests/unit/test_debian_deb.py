@@ -14,6 +14,7 @@ import pytest
 
 from core.errors import HostError
 from tests.support.archive import Archive, make_deb
+from tests.support.processes import executable
 from toolchains.debian import client, fetch_source, tree
 from toolchains.debian import packages as debian
 from toolchains.debian import sources as debian_sources
@@ -253,11 +254,8 @@ Components: main
 
 LIST = """\
 # deb http://commented.example/debian bookworm main
-deb [arch=amd64 signed-by=/usr/share/keyrings/vendor.gpg] https://vendor.example/debian bookworm main
 deb-src http://sources.example/debian bookworm main
 deb http://plain.example/debian/ bookworm main non-free # the archive
-deb http://plain.example/debian-security bookworm-security main
-deb https://other.example/apt stable main
 deb broken
 """
 
@@ -342,9 +340,8 @@ def test_without_apt_the_error_says_what_to_set(tmp_path: Path, monkeypatch: pyt
 def test_apts_own_settings_are_read_and_the_environment_comes_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = tmp_path / "apt-config"
-    program.write_text("""#!/bin/sh\ntest "$3" = Acquire::http::Proxy && echo "found='http://apt.example:3142'"\n""")
-    program.chmod(0o755)
+    script = """#!/bin/sh\ntest "$3" = Acquire::http::Proxy && echo "found='http://apt.example:3142'"\n"""
+    executable(tmp_path / "apt-config", script)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("urllib.request.getproxies", dict)
     debian_sources.apts_setting.cache_clear()

@@ -20,11 +20,13 @@ from toolchains.debian.sources import host_arch
 from toolchains.emulation import emulators, wine
 from toolchains.targets import get_target
 
+Said = dict[str, tuple[bool, str]]
+
 
 @pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[bool, str]]:
+def said(monkeypatch: pytest.MonkeyPatch) -> Said:
     """No program is run: what it would say is taken from here, by a part of its command."""
-    answers: dict[str, tuple[bool, str]] = {}
+    answers: Said = {}
 
     def answer(argv: list[str | Path]) -> tuple[bool, str]:
         command = " ".join(map(str, argv))
@@ -32,9 +34,6 @@ def said(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[bool, str]]:
 
     monkeypatch.setattr(doctor, "_said", answer)
     return answers
-
-
-Said = dict[str, tuple[bool, str]]
 
 
 def test_it_is_quick_and_asks_no_network(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,15 +97,13 @@ def test_tools_are_run(said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     said["cmake"] = (False, "cmake ends with 127: no such library")
     row = _row("Conan, CMake, Ninja")
     assert (row.ok, row.detail) == (False, "cmake ends with 127: no such library")
-    assert "core.lock" in row.fix
+    assert row.fix.startswith("rm ") and "core.lock" in row.fix
     gone = "cmake: error while loading shared libraries: libstdc++.so.6: cannot open shared object file: No such file"
     said["cmake"] = (False, gone)
-    assert _row("Conan, CMake, Ninja").fix.startswith(
-        "install libstdc++.so.6 with your distribution's packages (Debian:"
-    )
+    lacks = _row("Conan, CMake, Ninja")
+    assert lacks.fix.startswith("install libstdc++.so.6 with your distribution's packages (Debian:")
     said["cmake"] = (False, gone.replace("libstdc++.so.6", "libz.so.1"))
     assert _row("Conan, CMake, Ninja").fix == "install libz.so.1 with your distribution's packages; then ./inv doctor"
-    assert row.fix.startswith("rm ")
     program = tmp_path / "zigs" / "cache" / "zig"
     monkeypatch.setattr(zig, "program_path", lambda: program)
     assert (_row("zig").ok, _row("zig").later) == (True, True)
@@ -140,24 +137,13 @@ def test_what_a_program_says(script: str, found: tuple[bool, str]) -> None:
     assert doctor._said(["/nowhere/zig"]) == (False, "/nowhere/zig: No such file or directory")
 
 
-@pytest.fixture
-def macos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Mac with Apple's processor and nothing but Python."""
+@pytest.mark.usefixtures("said")
+def test_a_mac_is_told_what_works_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One with Apple's processor and nothing but Python."""
     monkeypatch.setattr("platform.system", lambda: "Darwin")
     monkeypatch.setattr("platform.machine", lambda: "arm64")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("SLIPWAY_DEBIAN_MIRROR", "http://127.0.0.1:9/debian")
-    monkeypatch.setattr(doctor, "_said", lambda _: (True, "version 1.0"))
-
-
-@pytest.fixture
-def arm64(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Debian on 64-bit Arm."""
-    monkeypatch.setattr("platform.machine", lambda: "aarch64")
-    monkeypatch.setattr(doctor, "_said", lambda _: (True, "version 1.0"))
-
-
-def test_a_mac_is_told_what_works_there(macos: None) -> None:
     found = {check.name: check for check in doctor.checks()}
     assert {name for name, check in found.items() if not check.ok and not check.optional} <= {"disk"}
     assert "signatures checked" in found["Debian packages"].detail
@@ -178,7 +164,9 @@ def test_a_mac_is_told_what_works_there(macos: None) -> None:
     assert not wine.runs(get_target("windows-x86_64"))
 
 
-def test_a_debian_on_64_bit_arm_is_native_there(arm64: None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("said")
+def test_a_debian_on_64_bit_arm_is_native_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
     asked: list[tuple[object, ...]] = []
 
     def tree(*words: object, **_: object) -> Path:

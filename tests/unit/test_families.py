@@ -13,6 +13,7 @@ import pytest
 from core.errors import HostError, NotSupportedError
 from core.formats.bundle import REAL_RUNNER, RUNNER, Needs
 from core.paths import ROOT
+from tests.support.processes import executable
 from toolchains import tools
 from toolchains.bundle import conan, layout, offers, toolchain_file
 from toolchains.compilers import families as compilers
@@ -29,10 +30,8 @@ ANDROID = [target for target in load_targets().values() if target.os == "android
 
 def programs(folder: Path, *names: str, version: str = "12.2.0") -> None:
     """Programs that only their names are asked of."""
-    folder.mkdir(parents=True, exist_ok=True)
     for name in names:
-        (folder / name).write_text(f"#!/bin/sh\necho {version}\n", encoding="utf-8")
-        (folder / name).chmod(0o755)
+        executable(folder / name, f"#!/bin/sh\necho {version}\n")
 
 
 @pytest.fixture
@@ -104,7 +103,7 @@ def test_conans_configuration_may_name_it(made_up: Path, where: str) -> None:
 
 
 def test_a_wrong_folder_is_not_passed_over(made_up: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who names an NDK wants bionic: a static musl program instead would be a surprise."""
+    """Who names an NDK wants bionic, not a static musl program."""
     target = get_target("android-arm64")
     monkeypatch.setenv(tools.VARIABLE, str(made_up / "toolchains"))
     assert target.toolchain() == "ndk"
@@ -231,20 +230,14 @@ LAUNCHER = ROOT / "runtime/engines/onnxruntime/pte_runner.sh"
 SAY = '#!/bin/sh\nprintf "%s\\n" {name} "libraries=$LD_LIBRARY_PATH" "$@"\n'
 
 
-def script(file: Path, text: str) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text, encoding="utf-8")
-    file.chmod(0o755)
-
-
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
     """A bundle whose programs only say how they were called."""
     folder = tmp_path / "a bundle"
-    script(folder / RUNNER, LAUNCHER.read_text(encoding="utf-8"))
-    script(folder / REAL_RUNNER, SAY.format(name="device"))
-    script(folder / "lib/glibc/ld-linux-test.so.1", SAY.format(name="loader"))
-    script(folder / "lib/glibc/glibc_probe", "#!/bin/sh\nexit 0\n")
+    executable(folder / RUNNER, LAUNCHER.read_text(encoding="utf-8"))
+    executable(folder / REAL_RUNNER, SAY.format(name="device"))
+    executable(folder / "lib/glibc/ld-linux-test.so.1", SAY.format(name="loader"))
+    executable(folder / "lib/glibc/glibc_probe", "#!/bin/sh\nexit 0\n")
     return folder
 
 
@@ -264,14 +257,14 @@ def test_a_device_with_a_new_enough_c_library_uses_it(bundle: Path, tmp_path: Pa
     link = tmp_path / "elsewhere" / "run"
     link.symlink_to(bundle / RUNNER)
     assert start(link, "x")[-1] == "x"
-    script(bundle / REAL_RUNNER, "#!/bin/sh\necho $$\n")
+    executable(bundle / REAL_RUNNER, "#!/bin/sh\necho $$\n")
     child = subprocess.Popen([bundle / RUNNER], stdout=subprocess.PIPE, text=True)
     assert child.communicate()[0].strip() == str(child.pid)
 
 
 @pytest.mark.parametrize("probe", ["#!/bin/sh\necho no >&2; exit 1\n", "#!/no/such/loader\n"])
 def test_a_device_with_too_old_a_one_uses_the_bundles(bundle: Path, probe: str) -> None:
-    script(bundle / "lib/glibc/glibc_probe", probe)
+    executable(bundle / "lib/glibc/glibc_probe", probe)
     said = start(bundle / RUNNER, "--describe", "a b")
     lib = f"{bundle}/bin/../lib"
     assert said[0] == "loader"

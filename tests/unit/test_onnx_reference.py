@@ -50,19 +50,6 @@ def tensor(element: str, *shape: Any) -> Any:
     return helper.make_tensor_value_info("x", getattr(TensorProto, element), list(shape))
 
 
-def value(kind: str) -> Any:
-    """An input that is no tensor."""
-    from onnx import TensorProto, helper
-
-    numbers = helper.make_tensor_type_proto(TensorProto.FLOAT, [2])
-    made = {
-        "sequence": helper.make_sequence_type_proto(numbers),
-        "map": helper.make_map_type_proto(TensorProto.INT64, numbers),
-        "optional value": helper.make_optional_type_proto(numbers),
-    }
-    return helper.make_value_info("x", made[kind])
-
-
 @pytest.mark.parametrize(
     "element",
     ["FLOAT", "DOUBLE", "FLOAT16", "BOOL", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64"],
@@ -201,7 +188,6 @@ def test_the_preflight_names_operator_sets_and_unknown_operators() -> None:
     rows = {row.check: (row.needs, row.has) for row in found}
     assert rows["operator sets"] == ("ai.onnx 20, com.microsoft 1", "known")
     assert failure(found, PI, offered) is None
-    offered = bundle(engine="onnxruntime", backends=(), operators=())
     needs = _needs(missing_operators=("Frobnicate",))
     assert lacking(needs, "forward") == ("Frobnicate",)
     error = failure(check(offered, FACTS, needs, "forward", upload_bytes=1, program_bytes=1), PI, offered)
