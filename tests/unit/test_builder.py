@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-import re
 import runpy
 import shutil
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,10 +14,12 @@ from typing import Any
 import pytest
 
 from core.errors import BuildError, HostError, NotSupportedError, UsageError
+from core.files import write_atomic
 from core.formats.bundle import MANIFEST, RUNNER, Bundle, Checks
 from core.paths import ROOT
-from tests.support.processes import executable
+from tests.support.processes import executable, ran
 from tests.unit.test_preflight import bundle
+from tests.unit.test_profiles import profile
 from toolchains.bundle import builder, conan, conan_packages, inputs, layout
 from toolchains.bundle.inputs import Selection, select
 from toolchains.bundle.making import Job
@@ -43,8 +43,7 @@ def builds(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[
     made: list[str] = []
     checkout = tmp_path / "checkout"
     for name in ("conanfile.py", "LICENSE", "runtime/runner/main.cpp", "recipes/executorch/config.yml"):
-        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
-        (checkout / name).write_text("1", encoding="utf-8")
+        write_atomic(checkout / name, "1")
     monkeypatch.setattr(inputs, "ROOT", checkout)
 
     def package(job: Job, steps: Any, product: str) -> tuple[Path, dict[str, Any]]:
@@ -76,17 +75,14 @@ def test_nothing_changed_means_nothing_to_do_and_another_toolchain_is_a_build(bu
     assert builds == ["linux-arm64 zig", "linux-arm64 gnu", "linux-arm64 gnu", "linux-arm64 gnu"]
 
 
-@pytest.mark.parametrize("damage", ["missing", "changed", "manifest", "stamp"])
-def test_a_damaged_bundle_is_built_again(builds: list[str], damage: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "left"), [(RUNNER, ""), (RUNNER, "rubbish!"), (MANIFEST, "{}"), ("../.executorch.built.json", "[")]
+)
+def test_a_damaged_bundle_is_built_again(builds: list[str], name: str, left: str) -> None:
     folder = builder.build("linux-arm64").path
-    if damage == "missing":
-        (folder / RUNNER).unlink()
-    elif damage == "changed":
-        (folder / RUNNER).write_bytes(b"rubbish!")
-    elif damage == "manifest":
-        (folder / MANIFEST).write_text("{}", encoding="utf-8")
-    else:
-        (folder.parent / ".executorch.built.json").write_text("[", encoding="utf-8")
+    (folder / name).unlink()
+    if left:
+        (folder / name).write_text(left, encoding="utf-8")
     assert builder.build("linux-arm64").path == folder
     assert len(builds) == 2
 
@@ -144,20 +140,14 @@ def test_newer_glibc_and_a_build_without_a_runner_are_refused(tmp_path: Path, mo
         layout.collect(tmp_path, tmp_path / "out")
 
 
-def profile_value(text: str, name: str) -> str:
-    found = re.search(rf"^{re.escape(name)}=(.*)$", text, re.MULTILINE)
-    assert found, name
-    return found[1]
-
-
 def test_flags_compilers_and_their_place_count_in_a_packages_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "user.slipway:toolchain"
-    first = profile_value(conan.render(TARGET, COMPILERS), name)
+    first = profile(conan.render(TARGET, COMPILERS))[name]
     assert first.startswith("zig-0.17.0-abc-")
     elsewhere = dataclasses.replace(COMPILERS, cc="/elsewhere/cc")
-    assert profile_value(conan.render(TARGET, elsewhere), name) != first
+    assert profile(conan.render(TARGET, elsewhere))[name] != first
     monkeypatch.setattr(conan, "_TEMPLATE", conan._TEMPLATE.replace("{{ library }}", '["-s", "-O3"]'))
-    assert profile_value(conan.render(TARGET, COMPILERS), name) != first
+    assert profile(conan.render(TARGET, COMPILERS))[name] != first
 
 
 def test_conan_is_kept_apart_from_other_checkouts_and_projects(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -199,16 +189,14 @@ def test_operators_stand_alone_between_zero_bytes() -> None:
 
 
 def test_a_runner_that_nothing_runs_is_read(tmp_path: Path) -> None:
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "pte_runner.exe").write_bytes(UNRUNNABLE)
+    write_atomic(tmp_path / "bin/pte_runner.exe", UNRUNNABLE)
     offers = ask(get_target("windows-arm64"), "lean", tmp_path, ("XnnpackBackend", "Other"))
     assert offers.verified == "not run: PE header check only"
     assert (offers.engine, offers.backends, offers.kleidiai) == ("lean", ("XnnpackBackend",), False)
     assert offers.operators == ("aten::_softmax.out", "aten::add.out")
     assert offers.engine_version == "0.1.0"
     # An engine that comes compiled is in its library, whatever the runner names.
-    (tmp_path / "lib").mkdir()
-    (tmp_path / "lib" / "libonnxruntime.so").write_bytes(b"\0Other\0VERS_1.29.0\0aten::add.out\0kai_run_x\0")
+    write_atomic(tmp_path / "lib/libonnxruntime.so", b"\0Other\0VERS_1.29.0\0aten::add.out\0kai_run_x\0")
     offers = ask(get_target("windows-arm64"), "onnxruntime", tmp_path, ("XnnpackBackend", "Other"))
     assert (offers.engine_version, offers.backends, offers.kleidiai) == ("1.29.0", ("Other",), True)
     assert offers.operators == ()
@@ -268,17 +256,14 @@ def test_what_has_an_unknown_name_stays(needed: Callable[[str, set[str]], bool])
 
 
 @pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of all that can count; who changes it puts it back."""
     copied = tmp_path_factory.mktemp("checkout")
-    for name in ("runtime", "recipes", "toolchains", "core/formats/bundle.py", "conanfile.py", "LICENSE"):
-        source, copy = ROOT / name, copied / name
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(source, copy)
-    yield copied
+    for name in ("runtime", "recipes", "toolchains"):
+        shutil.copytree(ROOT / name, copied / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("core/formats/bundle.py", "conanfile.py", "LICENSE"):
+        write_atomic(copied / name, (ROOT / name).read_bytes())
+    return copied
 
 
 def changes(checkout: Path, kind: str, name: str) -> bool:
@@ -287,8 +272,7 @@ def changes(checkout: Path, kind: str, name: str) -> bool:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inputs, "ROOT", checkout)
         before, there = inputs.digest(kind, TARGET), file.read_bytes() if file.is_file() else None
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes((there or b"") + b"\n")
+        write_atomic(file, (there or b"") + b"\n")
         after = inputs.digest(kind, TARGET)
     file.unlink() if there is None else file.write_bytes(there)
     return before != after
@@ -324,9 +308,7 @@ def test_a_file_counts_in_the_builds_that_it_goes_into(checkout: Path, kind: str
 
 
 def test_every_file_counts_somewhere_and_conan_packs_what_counts() -> None:
-    listed = subprocess.run(
-        ["git", "ls-files", "runtime", "recipes"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    listed = ran(["git", "ls-files", "runtime", "recipes"], cwd=ROOT)
     # The recipe slipway is for other people's projects.
     runtime = (f"runtime/{name}" for name in ("bindings/", "examples/", "tests/", "fuzz/", ".clang-format"))
     apart = (*runtime, "recipes/doctest/", "recipes/slipway/")

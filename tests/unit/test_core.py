@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -128,7 +127,7 @@ def test_what_a_program_prints_takes_little_memory(
     log = tmp_path / "log"
     size = "80" if stream == "stdout" else "40"
     argv = [sys.executable, "-c", _ENDLESS, str(log), stream, str(code), size]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True, cwd=ROOT)
+    done = ran(argv, cwd=ROOT)
     assert done.stdout.startswith(says), done.stdout[:500]
     assert len(done.stdout) < 10_000
     assert int(done.stdout.rpartition("MiB: ")[2]) < most

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from core import environment
 from core.environment import bootstrap
 from core.errors import HostError
+from core.files import write_atomic
 from deploy.virtual import machines
 from deploy.virtual.spec import get_spec
 from tests.support.processes import quickest
@@ -37,8 +39,6 @@ def said(monkeypatch: pytest.MonkeyPatch) -> Said:
 
 
 def test_it_is_quick_and_asks_no_network(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
-    import socket
-
     monkeypatch.setattr(socket, "create_connection", lambda *_: pytest.fail("it went to the network"))
     found = doctor.checks()
     assert quickest(doctor.checks) < 2
@@ -61,8 +61,7 @@ def test_the_exporter_is_ok_only_if_it_can_be_imported(
     assert (row.ok, row.later) == (True, True)
     assert "the first export fetches it" in row.detail
     stamp = bootstrap.stamp(tmp_path, "export")
-    stamp.parent.mkdir()
-    stamp.write_bytes(bootstrap.lock_file("export").read_bytes())
+    write_atomic(stamp, bootstrap.lock_file("export").read_bytes())
     said["import torch"] = (True, "torch 1.0+cpu")
     row = _row("exporter")
     assert (row.ok, row.later, row.detail) == (True, False, "torch 1.0+cpu: they load")
@@ -107,8 +106,7 @@ def test_tools_are_run(said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     program = tmp_path / "zigs" / "cache" / "zig"
     monkeypatch.setattr(zig, "program_path", lambda: program)
     assert (_row("zig").ok, _row("zig").later) == (True, True)
-    program.parent.mkdir(parents=True)
-    program.touch()
+    write_atomic(program, "")
     assert (_row("zig").ok, _row("zig").later) == (True, False)
     said["/cache/zig version"] = (False, "zig ends with -11: it says nothing")
     assert (_row("zig").ok, _row("zig").fix[:19]) == (False, "./inv clean --cache")

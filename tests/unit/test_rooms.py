@@ -1,7 +1,4 @@
-"""Data flows one way: which room may import which, and which folder of C++ may include which.
-
-Modules stay short, and every error says what to do next.
-"""
+"""Data flows one way, between rooms and between folders of C++; modules stay short, and errors say what to do next."""
 
 from __future__ import annotations
 
@@ -45,8 +42,6 @@ NOT_FOR_DEPLOY = {"models", "toolchains.bundle.builder", "toolchains.bundle.cona
 ONLY_MODELS = {"torch", "torchao", "executorch"}
 KINDS = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
 """Classes of errors."""
-LONGEST = 500
-"""Lines a module may have."""
 
 
 def module_of(file: Path) -> str:
@@ -54,11 +49,12 @@ def module_of(file: Path) -> str:
     return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-@functools.cache
-def modules() -> Mapping[str, Path]:
-    """Every module of ours, tests included, by its name."""
-    files = [file for room in (*ROOMS, "tests") for file in sorted((ROOT / room).rglob("*.py"))]
-    return {module_of(file): file for file in (*files, ROOT / "tasks.py")}
+def _files(room: str) -> list[Path]:
+    return sorted((ROOT / room).rglob("*.py"))
+
+
+MODULES = {module_of(file): file for room in (*ROOMS, "tests") for file in _files(room)} | {"tasks": ROOT / "tasks.py"}
+"""Every module of ours, tests included, by its name."""
 
 
 @functools.cache
@@ -71,22 +67,14 @@ def imports(file: Path) -> frozenset[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             names = {f"{node.module}.{alias.name}" for alias in node.names}
             # A package that only lends its name to its modules is not used itself.
-            found |= names if names <= modules().keys() else names | {node.module}
+            found |= names if names <= MODULES.keys() else names | {node.module}
     return frozenset(found)
 
 
 @functools.cache
 def ours(module: str) -> frozenset[str]:
     """The modules of ours that ``module`` imports."""
-    known = modules()
-    return frozenset(name for name in imports(known[module]) if name in known) - {module}
-
-
-def _files(room: str) -> list[Path]:
-    return sorted((ROOT / room).rglob("*.py"))
-
-
-MODULES = modules()
+    return frozenset(name for name in imports(MODULES[module]) if name in MODULES) - {module}
 
 
 def _level(module: str) -> int:
@@ -134,7 +122,7 @@ def test_only_tests_import_tests_and_the_docs_hold_no_code() -> None:
 @pytest.mark.parametrize("room", [*ROOMS, "tests"])
 def test_modules_stay_short(room: str) -> None:
     for file in _files(room):
-        assert len(file.read_text(encoding="utf-8").splitlines()) <= LONGEST, file.relative_to(ROOT)
+        assert len(file.read_text(encoding="utf-8").splitlines()) <= 500, file.relative_to(ROOT)
 
 
 def _without(source: str) -> list[int]:
@@ -187,7 +175,6 @@ def floor(name: str) -> str:
 
 
 def included(name: str, files: Mapping[str, str]) -> set[str]:
-    """The files among ``files`` that the one of that name includes."""
     folders = (PurePosixPath(name).parent, *map(PurePosixPath, _SEARCHED))
     paths = {str(folder / what) for what in _INCLUDE.findall(files[name]) for folder in folders}
     return paths & files.keys()

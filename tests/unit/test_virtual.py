@@ -97,19 +97,6 @@ def machine(folder: Folder) -> int:
     return int((folder.path / "machine.pid").read_text())
 
 
-def connected(port: int) -> socket.socket:
-    """A connection, as soon as it listens."""
-    found: list[socket.socket] = []
-
-    def tried() -> bool:
-        with contextlib.suppress(ConnectionRefusedError):
-            found.append(socket.create_connection(("127.0.0.1", port)))
-        return bool(found)
-
-    wait_for(tried)
-    return found[0]
-
-
 def let_be_idle(folder: Folder, seconds: float) -> None:
     """As if it had not been used for so long."""
     then = time.time() - seconds
@@ -118,7 +105,8 @@ def let_be_idle(folder: Folder, seconds: float) -> None:
 
 def test_an_open_connection_and_use_keep_the_machine(folder: Folder) -> None:
     with up(folder) as (child, state):
-        with connected(state.port):
+        with socket.socket() as client:
+            wait_for(lambda: client.connect_ex(("127.0.0.1", state.port)) == 0)
             let_be_idle(folder, 601)
             wait_for(lambda: folder.idle_seconds() < 300 or child.poll() is not None)
             assert child.poll() is None
