@@ -164,11 +164,10 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Screen]:
     """Makes stderr a terminal or a pipe, and gives what is written to it."""
 
     def make(terminal: bool = True) -> io.StringIO:
-        for name in ("NO_COLOR", "FORCE_COLOR"):
+        for name in ("NO_COLOR", "FORCE_COLOR", "TERM"):
             monkeypatch.delenv(name, raising=False)
-        monkeypatch.setenv("TERM", "xterm")
-        written = io.StringIO()
-        made = Console(file=written, force_terminal=terminal, width=90, highlight=False, markup=False)
+        written, xterm = io.StringIO(), {"TERM": "xterm"}
+        made = Console(file=written, force_terminal=terminal, width=90, highlight=False, markup=False, _environ=xterm)
         for module in (console, screens):
             monkeypatch.setattr(module, "err", lambda: made)
         return written
