@@ -73,7 +73,7 @@ ELSEWHERE = (
     ("models.md", "./inv deploy --model smollm2_135m", "half an hour; test_answer.py has a small one"),
     ("models.md", "./inv chat", "half an hour; test_answer.py has a small one"),
     ("howto.md", "source ", "tests/integration/test_userlands.py"),
-    ("howto.md", "export INVOKE", "it is for the reader's shell; tests/unit/test_front.py"),
+    ("howto.md", "export INVOKE", "it is for the reader's shell; tests/unit/test_command_line.py"),
     ("lean.md", "pte_runner ", "tests/integration/test_weights_cache.py"),
     ("proofs.md", "cd dist/tests", "tests/integration/test_runtime.py"),
     ("proofs.md", "./tail_tests", "tests/integration/test_runtime.py"),

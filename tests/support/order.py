@@ -6,8 +6,8 @@ Worth minutes, nothing else: any order gives the same results.
 from __future__ import annotations
 
 FIRST = (
-    "test_unforeseen", "test_front", "test_zoo", "test_readme", "test_export", "test_deploy_pi", "test_virtual_phone",
-    "test_onnx", "test_cuts", "test_virtual_pi", "test_inv", "test_labgrid", "test_matrix",
+    "test_unforeseen", "test_command_line", "test_zoo", "test_readme", "test_export", "test_deploy_pi",
+    "test_virtual_phone", "test_onnx", "test_cuts", "test_virtual_pi", "test_inv", "test_labgrid", "test_matrix",
     "test_first_run", "test_libslipway", "test_sound_programs", "test_apple",
     "test_sdk", "test_conan_package", "test_native", "test_virtual_machines[pi-zero]",
     "test_onnxruntime", "test_runner",

@@ -22,6 +22,14 @@ def ran(argv: Sequence[str | os.PathLike[str]], **how: Any) -> subprocess.Comple
     return subprocess.run(argv, capture_output=True, text=True, check=False, **how)
 
 
+def executable(file: Path, text: str) -> Path:
+    """A program of this text, such as a script; its folder is made if need be."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    file.chmod(0o755)
+    return file
+
+
 def marked(folder: str, setting: str = "") -> dict[int, list[str]]:
     """Living processes, other than this one, that work in ``folder`` or name it, with their argv.
 

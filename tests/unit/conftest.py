@@ -24,7 +24,7 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def inv(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Inv:
-    """``./inv`` in this process, which spares its start of half a second; test_front.py has real ones."""
+    """``./inv`` in this process, which spares its start of half a second; test_command_line.py has real ones."""
 
     def call(*words: str, timeout: float = 0, env: dict[str, str] | None = None) -> CompletedProcess[str]:
         with monkeypatch.context() as patch:

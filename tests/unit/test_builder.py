@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import fnmatch
-import importlib.util
-import re
+import runpy
 import shutil
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,8 +14,12 @@ from typing import Any
 import pytest
 
 from core.errors import BuildError, HostError, NotSupportedError, UsageError
-from core.formats.bundle import MANIFEST, RUNNER, Bundle, Checks, Offers
+from core.files import write_atomic
+from core.formats.bundle import MANIFEST, RUNNER, Bundle, Checks
 from core.paths import ROOT
+from tests.support.processes import executable, ran
+from tests.unit.test_preflight import bundle
+from tests.unit.test_profiles import profile
 from toolchains.bundle import builder, conan, conan_packages, inputs, layout
 from toolchains.bundle.inputs import Selection, select
 from toolchains.bundle.making import Job
@@ -36,21 +37,13 @@ COMPILERS = compilers.Compilers(
 )  # fmt: skip
 
 
-def offers(*backends: str) -> Offers:
-    return Offers(
-        engine="executorch", engine_version="1.5.1", backends=backends, operators=("aten::add.out",), kleidiai=True,
-        verified="native",
-    )  # fmt: skip
-
-
 @pytest.fixture
 def builds(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The builds that were really made, with a checkout to change and a build that takes no time."""
     made: list[str] = []
     checkout = tmp_path / "checkout"
     for name in ("conanfile.py", "LICENSE", "runtime/runner/main.cpp", "recipes/executorch/config.yml"):
-        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
-        (checkout / name).write_text("1", encoding="utf-8")
+        write_atomic(checkout / name, "1")
     monkeypatch.setattr(inputs, "ROOT", checkout)
 
     def package(job: Job, steps: Any, product: str) -> tuple[Path, dict[str, Any]]:
@@ -60,9 +53,7 @@ def builds(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[
         return tmp_path, {"nodes": {"0": root}}
 
     def collect(_: Path, out: Path) -> None:
-        (out / "bin").mkdir()
-        (out / RUNNER).write_bytes(b"runner %d" % len(made))
-        (out / RUNNER).chmod(0o755)
+        executable(out / RUNNER, f"runner {len(made)}")
 
     binary = inspect.Binary(Path("pte_runner"), "aarch64", "none", "/lib/ld-linux-aarch64.so.1", "", (), (), {})
     family = SimpleNamespace(ensure=lambda target: COMPILERS, linked=lambda target: ())
@@ -70,7 +61,7 @@ def builds(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[
     monkeypatch.setattr(compilers, "family", lambda name: family)
     monkeypatch.setattr(layout, "collect", collect)
     monkeypatch.setattr(layout, "check", lambda job, folder: ([binary], Checks(floor="Armv8-A", code=())))
-    monkeypatch.setattr(layout, "offers", lambda job, folder: offers("XnnpackBackend"))
+    monkeypatch.setattr(layout, "offers", lambda job, folder: bundle().manifest.offers)
     return made
 
 
@@ -78,24 +69,20 @@ def test_nothing_changed_means_nothing_to_do_and_another_toolchain_is_a_build(bu
     first = builder.build("linux-arm64")
     assert builder.build("linux-arm64") == first
     assert builds == ["linux-arm64 zig"]
-    builder.build("linux-arm64")
     builder.build("linux-arm64", toolchain="gnu")
     builder.build("linux-arm64", toolchain="gnu", force=True)
     builder.build("linux-arm64", toolchain="gnu", allow_newer_glibc=True)
     assert builds == ["linux-arm64 zig", "linux-arm64 gnu", "linux-arm64 gnu", "linux-arm64 gnu"]
 
 
-@pytest.mark.parametrize("damage", ["missing", "changed", "manifest", "stamp"])
-def test_a_damaged_bundle_is_built_again(builds: list[str], damage: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "left"), [(RUNNER, ""), (RUNNER, "rubbish!"), (MANIFEST, "{}"), ("../.executorch.built.json", "[")]
+)
+def test_a_damaged_bundle_is_built_again(builds: list[str], name: str, left: str) -> None:
     folder = builder.build("linux-arm64").path
-    if damage == "missing":
-        (folder / RUNNER).unlink()
-    elif damage == "changed":
-        (folder / RUNNER).write_bytes(b"rubbish!")
-    elif damage == "manifest":
-        (folder / MANIFEST).write_text("{}", encoding="utf-8")
-    else:
-        (folder.parent / ".executorch.built.json").write_text("[", encoding="utf-8")
+    (folder / name).unlink()
+    if left:
+        (folder / name).write_text(left, encoding="utf-8")
     assert builder.build("linux-arm64").path == folder
     assert len(builds) == 2
 
@@ -119,20 +106,6 @@ def job(**changes: Any) -> Job:
     return Job(TARGET, "zig", "executorch", Path("nowhere"), **changes)
 
 
-def fake_runner(folder: Path, script: str) -> Path:
-    """A program in the runner's place."""
-    (folder / "bin").mkdir()
-    (folder / RUNNER).write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
-    (folder / RUNNER).chmod(0o755)
-    return folder
-
-
-@pytest.fixture
-def native(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(emulators, "is_native", lambda target: True)
-
-
-@pytest.mark.usefixtures("native")
 @pytest.mark.parametrize(
     ("script", "message"),
     [
@@ -142,9 +115,13 @@ def native(monkeypatch: pytest.MonkeyPatch) -> None:
         ("echo hello", "did not print what it should"),
     ],
 )
-def test_a_runner_that_does_not_run_fails_the_build(tmp_path: Path, script: str, message: str) -> None:
+def test_a_runner_that_does_not_run_fails_the_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, message: str
+) -> None:
+    monkeypatch.setattr(emulators, "is_native", lambda target: True)
+    executable(tmp_path / RUNNER, f"#!/bin/sh\n{script}\n")
     with pytest.raises(BuildError, match=message):
-        layout.offers(job(), fake_runner(tmp_path, script))
+        layout.offers(job(), tmp_path)
 
 
 def test_newer_glibc_and_a_build_without_a_runner_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,20 +140,14 @@ def test_newer_glibc_and_a_build_without_a_runner_are_refused(tmp_path: Path, mo
         layout.collect(tmp_path, tmp_path / "out")
 
 
-def profile_value(text: str, name: str) -> str:
-    found = re.search(rf"^{re.escape(name)}=(.*)$", text, re.MULTILINE)
-    assert found, name
-    return found[1]
-
-
 def test_flags_compilers_and_their_place_count_in_a_packages_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "user.slipway:toolchain"
-    first = profile_value(conan.render(TARGET, COMPILERS), name)
+    first = profile(conan.render(TARGET, COMPILERS))[name]
     assert first.startswith("zig-0.17.0-abc-")
     elsewhere = dataclasses.replace(COMPILERS, cc="/elsewhere/cc")
-    assert profile_value(conan.render(TARGET, elsewhere), name) != first
+    assert profile(conan.render(TARGET, elsewhere))[name] != first
     monkeypatch.setattr(conan, "_TEMPLATE", conan._TEMPLATE.replace("{{ library }}", '["-s", "-O3"]'))
-    assert profile_value(conan.render(TARGET, COMPILERS), name) != first
+    assert profile(conan.render(TARGET, COMPILERS))[name] != first
 
 
 def test_conan_is_kept_apart_from_other_checkouts_and_projects(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -218,16 +189,14 @@ def test_operators_stand_alone_between_zero_bytes() -> None:
 
 
 def test_a_runner_that_nothing_runs_is_read(tmp_path: Path) -> None:
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "pte_runner.exe").write_bytes(UNRUNNABLE)
+    write_atomic(tmp_path / "bin/pte_runner.exe", UNRUNNABLE)
     offers = ask(get_target("windows-arm64"), "lean", tmp_path, ("XnnpackBackend", "Other"))
     assert offers.verified == "not run: PE header check only"
     assert (offers.engine, offers.backends, offers.kleidiai) == ("lean", ("XnnpackBackend",), False)
     assert offers.operators == ("aten::_softmax.out", "aten::add.out")
     assert offers.engine_version == "0.1.0"
     # An engine that comes compiled is in its library, whatever the runner names.
-    (tmp_path / "lib").mkdir()
-    (tmp_path / "lib" / "libonnxruntime.so").write_bytes(b"\0Other\0VERS_1.29.0\0aten::add.out\0kai_run_x\0")
+    write_atomic(tmp_path / "lib/libonnxruntime.so", b"\0Other\0VERS_1.29.0\0aten::add.out\0kai_run_x\0")
     offers = ask(get_target("windows-arm64"), "onnxruntime", tmp_path, ("XnnpackBackend", "Other"))
     assert (offers.engine_version, offers.backends, offers.kleidiai) == ("1.29.0", ("Other",), True)
     assert offers.operators == ()
@@ -246,13 +215,8 @@ def test_what_cannot_be_selected_is_refused() -> None:
 @pytest.fixture(scope="module")
 def needed() -> Callable[[str, set[str]], bool]:
     """The rule of conanfile.py, which is not a module of ours."""
-    spec = importlib.util.spec_from_file_location("recipe", ROOT / "conanfile.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    rule: Callable[[str, set[str]], bool] = lambda name, types: module.needed(name, module.with_conversions(types))  # noqa: E731
-    return rule
+    recipe = runpy.run_path(str(ROOT / "conanfile.py"))
+    return lambda name, types: bool(recipe["needed"](name, recipe["with_conversions"](types)))
 
 
 @pytest.mark.parametrize(
@@ -292,17 +256,14 @@ def test_what_has_an_unknown_name_stays(needed: Callable[[str, set[str]], bool])
 
 
 @pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of all that can count; who changes it puts it back."""
     copied = tmp_path_factory.mktemp("checkout")
-    for name in ("runtime", "recipes", "toolchains", "core/formats/bundle.py", "conanfile.py", "LICENSE"):
-        source, copy = ROOT / name, copied / name
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(source, copy)
-    yield copied
+    for name in ("runtime", "recipes", "toolchains"):
+        shutil.copytree(ROOT / name, copied / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("core/formats/bundle.py", "conanfile.py", "LICENSE"):
+        write_atomic(copied / name, (ROOT / name).read_bytes())
+    return copied
 
 
 def changes(checkout: Path, kind: str, name: str) -> bool:
@@ -311,8 +272,7 @@ def changes(checkout: Path, kind: str, name: str) -> bool:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inputs, "ROOT", checkout)
         before, there = inputs.digest(kind, TARGET), file.read_bytes() if file.is_file() else None
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes((there or b"") + b"\n")
+        write_atomic(file, (there or b"") + b"\n")
         after = inputs.digest(kind, TARGET)
     file.unlink() if there is None else file.write_bytes(there)
     return before != after
@@ -348,9 +308,7 @@ def test_a_file_counts_in_the_builds_that_it_goes_into(checkout: Path, kind: str
 
 
 def test_every_file_counts_somewhere_and_conan_packs_what_counts() -> None:
-    listed = subprocess.run(
-        ["git", "ls-files", "runtime", "recipes"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    listed = ran(["git", "ls-files", "runtime", "recipes"], cwd=ROOT)
     # The recipe slipway is for other people's projects.
     runtime = (f"runtime/{name}" for name in ("bindings/", "examples/", "tests/", "fuzz/", ".clang-format"))
     apart = (*runtime, "recipes/doctest/", "recipes/slipway/")
@@ -359,25 +317,11 @@ def test_every_file_counts_somewhere_and_conan_packs_what_counts() -> None:
     counted = {name for kind in inputs.SOURCES for name, _ in inputs.files(kind)}
     assert len(shipped) > 200
     assert shipped - counted == set()
-    (recipe,) = (
-        node for node in ast.parse((ROOT / "conanfile.py").read_text("utf-8")).body if isinstance(node, ast.ClassDef)
-    )
-    (patterns,) = (
-        ast.literal_eval(node.value)
-        for node in recipe.body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "exports_sources"
-    )
-    files = [
-        file.relative_to(ROOT).as_posix()
-        for file in [ROOT / "LICENSE", *(ROOT / "runtime").rglob("*")]
-        if file.is_file()
-    ]
-    out = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
-    packed = {
-        name for name in files
-        if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
-        and not any(fnmatch.fnmatch(name, pattern) for pattern in out)
-    }  # fmt: skip
+    patterns = runpy.run_path(str(ROOT / "conanfile.py"))["SlipwayRuntimeConan"].exports_sources
+    files = [file for file in [ROOT / "LICENSE", *(ROOT / "runtime").rglob("*")] if file.is_file()]
+    names = [file.relative_to(ROOT).as_posix() for file in files]
+    packed = {name for pattern in patterns for name in fnmatch.filter(names, pattern)}
+    packed -= {name for pattern in patterns if pattern[0] == "!" for name in fnmatch.filter(names, pattern[1:])}
     counted = {name for kind in inputs.SOURCES if kind != inputs.NATIVE for name, _ in inputs.files(kind)}
     assert packed == {name for name in counted if name.startswith("runtime/")} | {"LICENSE"}
 

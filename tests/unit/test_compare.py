@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,9 @@ from deploy.run.npy import BFLOAT16, HEADER, SIZES, load, size_of
 PLAIN = [name for name in SIZES if name not in ("bfloat16", "none")]
 
 
-def saved(tmp_path: Path, value: Any, **how: Any) -> Path:
-    file = tmp_path / "output0.npy"
-    np.save(file, value, **how)
-    return file
+def saved(tmp_path: Path, value: Any) -> Path:
+    np.save(tmp_path / "output0.npy", value)
+    return tmp_path / "output0.npy"
 
 
 @pytest.mark.parametrize("dtype", PLAIN)
@@ -47,10 +45,7 @@ def test_none_is_a_scalar_of_no_bytes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("descr", ["<V2", "|V2"])
 def test_bfloat16_stays_as_its_bits(tmp_path: Path, descr: str) -> None:
-    header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': (2,), }}".encode().ljust(117) + b"\n"
-    (tmp_path / "a.npy").write_bytes(
-        b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + b"\x80\x3f\x00\x40"
-    )
+    (tmp_path / "a.npy").write_bytes(raw(entries("(2,)", f"'{descr}'"), b"\x80\x3f\x00\x40"))
     name, got = load(tmp_path / "a.npy")
     assert (name, got.tolist(), got.dtype) == ("bfloat16", [0x3F80, 0x4000], np.uint16)
 
@@ -185,10 +180,8 @@ def test_differences_that_follow_a_layers_pattern_are_no_rounding(tmp_path: Path
     seen = found(0.01, 0)
     assert (seen.verdict, seen.outside) == ("differs", 0)
     # Half of what rounding does to every element: the root mean square alone hides it.
-    assert re.fullmatch(
-        r"no element is outside 0\.2, but as if first gave 1\.0\d+ times what it should, and rounding does 1 ± 0\.0025",
-        seen.why,
-    )
+    assert seen.why.startswith("no element is outside 0.2, but as if first gave 1.0")
+    assert seen.why.endswith(" times what it should, and rounding does 1 ± 0.0025")
     assert found(0, -0.03).why.count("as if second gave 0.97") == 1
     assert found(0.2, 0).outside > 0
     assert found(0.2, 0).why.startswith("as if first gave 1.2")
@@ -279,10 +272,8 @@ def test_float64_decides_where_it_is_known(tmp_path: Path) -> None:
     # Many small differences from both.
     assert check(tmp_path, (truth + 0.08).astype(np.float32), coarse, allowed).verdict == "differs"
     same = check(tmp_path, coarse, coarse, allowed)
-    assert (same.verdict, same.truth) == (
-        "identical",
-        "the reference is 0.5 away from float64, more than its tolerance",
-    )
+    assert same.verdict == "identical"
+    assert same.truth == "the reference is 0.5 away from float64, more than its tolerance"
     bits = (truth.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
     far = ((truth + 1).astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
     coarser = allowed.model_copy(update={"exact": exact.model_copy(update={"error": 1.01})})

@@ -15,22 +15,9 @@ from commands import compare as command
 from commands.requests import Compare
 from core import environment
 from core.errors import ConfigError, ProgramError, UsageError
-from core.files import sha256_bytes
-from core.formats.program import Classes, Program, Quantization, Sample, TensorFile, Tolerance
+from core.formats.program import Classes, Sample, TensorFile, Tolerance
 from deploy.matrix import comparing as metrics
-from deploy.matrix.comparing import (
-    Accuracy,
-    Compared,
-    Row,
-    accuracy,
-    fitted,
-    marked,
-    suggested,
-    table,
-    troubles,
-    widened,
-)
-from deploy.matrix.model import Problem
+from deploy.matrix.comparing import Accuracy, Compared, Row, accuracy, fitted, marked, suggested
 from deploy.run import collect
 from deploy.run.compare import compare
 from deploy.run.job import load_job
@@ -38,7 +25,8 @@ from deploy.run.settings import Settings
 from models.request import key, options, resolve
 from models.samples import reading
 from models.samples.reading import Preparation, decode
-from tests.support.matrices import TIMES, passed
+from tests.support.matrices import TIMES, passed, problem
+from tests.unit.test_core import _program
 
 
 def test_cosine_of_known_angles() -> None:
@@ -71,10 +59,10 @@ def test_top_k_counts_rows_and_breaks_ties_as_argmax_does() -> None:
 
 def _row(program: str, top1: float, size: int, p50: float | None, **known: object) -> Row:
     latency = None if p50 is None else TIMES.model_copy(update={"p50": p50})
-    values = {"device": "board", "emulated": p50 is None, "program": program, "latency": latency}
+    values: dict[str, Any] = {"device": "board", "emulated": p50 is None, "program_bytes": size, **known}
     exact = Accuracy(cosine=1.0, psnr=50.0, top1=top1)
-    measured = {"samples": 10, "accuracy": exact, "reference": Accuracy(top1=0.8), "program_bytes": size}
-    return Row(**{**dict(passed()), **values, **measured, **known})
+    run = passed(program=program, latency=latency, **values)
+    return Row(**dict(run), samples=10, accuracy=exact, reference=Accuracy(top1=0.8))
 
 
 def test_the_front_has_what_nothing_beats_on_its_device() -> None:
@@ -104,23 +92,16 @@ def test_differences_that_are_only_rounding_count_as_equal() -> None:
 
 
 def test_a_failure_is_one_line() -> None:
-    why = {
-        "error": "export",
-        "exit_code": 6,
-        "what": "int8: Lowering failed.",
-        "cause": "no kernel\nits <log>",
-        "try": "x",
-    }
-    told = {"device": "board", "program": "int8", "outcome": "failed", "problem": Problem.model_validate(why)}
-    failed = Row(**{**dict(passed()), **told})
+    why = problem(error="export", what="int8: Lowering failed.", cause="no kernel\nits <log>", **{"try": "x"})
+    failed = Row(**dict(passed(device="board", program="int8", outcome="failed", problem=why)))
     found = Compared(
         model="net", data="a.npz", created="2026", samples=10, of=20, reference=Accuracy(top1=0.8), by="top1",
         rows=(failed, failed.model_copy(update={"engine": "executorch"})), impossible=("int4: needs a backend",),
     )  # fmt: skip
-    columns, (_, first, _) = table(found)
+    columns, (_, first, _) = metrics.table(found)
     assert first[columns.index("top-1") + 1] == "failed"
     assert not any("Lowering" in cell for cell in first)
-    assert troubles(found) == [
+    assert metrics.troubles(found) == [
         "int8 failed: Lowering failed. no kernel (lean on board, executorch on board)",
         "compare.json has the whole of each message.",
         "impossible: int4: needs a backend",
@@ -191,7 +172,7 @@ def test_inputs_are_converted_to_what_the_program_takes(tmp_path: Path) -> None:
     assert fitted(file, "float32", tmp_path / "made") == file
     half = fitted(file, "float16", tmp_path / "made")
     assert np.load(half).dtype == np.float16
-    assert list(widened(fitted(file, "bfloat16", tmp_path / "made"))[:2]) == [1.0, 1.0], "halves go to even"
+    assert list(metrics.widened(fitted(file, "bfloat16", tmp_path / "made"))[:2]) == [1.0, 1.0], "halves go to even"
     with pytest.raises(UsageError):
         fitted(file, "int64", tmp_path / "made")
 
@@ -283,18 +264,17 @@ def test_a_result_names_the_classes_of_the_picture(tmp_path: Path) -> None:
     scores = np.array([[0.0, 4.0, 2.0, 1.0, -1.0, 3.0, 0.5]], np.float32)
     for name, array in (("input0", IMAGE), ("output0", scores), ("float0", scores * 2)):
         np.save(tmp_path / f"{name}.npy", array)
-    (tmp_path / "model.pte").write_bytes(b"program")
     (tmp_path / "classes.json").write_text(json.dumps([f"class {number}" for number in range(7)]))
 
     def file(name: str, array: Any) -> TensorFile:
         return TensorFile(file=f"{name}.npy", dtype="float32", shape=array.shape, sha256="0" * 64)
 
-    program = Program(
-        name="net-qs8", model="net", scheme="qs8", file="model.pte", size=7, sha256=sha256_bytes(b"program"),
-        inputs=(file("input0", IMAGE),), outputs=(file("output0", scores),), reference_engine="executorch",
-        tolerance=Tolerance(atol=1, rtol=0, why=""), delegates=0, delegated=(), undelegated=(),
-        quantization=Quantization(scheme="qs8"), export_key="", versions={}, seconds=0,
-        classes=Classes(file="classes.json", picture="a.png, a cat", scores=file("float0", scores)),
+    program = _program(tmp_path).model_copy(
+        update={
+            "inputs": (file("input0", IMAGE),), "outputs": (file("output0", scores),),
+            "tolerance": Tolerance(atol=1, rtol=0, why=""),
+            "classes": Classes(file="classes.json", picture="a.png, a cat", scores=file("float0", scores)),
+        }
     )  # fmt: skip
     (tmp_path / "program.json").write_text(program.model_dump_json())
     got = tmp_path / "results"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -14,11 +13,12 @@ import pytest
 
 from core import errors, files, paths
 from core.errors import BundleError, HostError, ProgramError, SlipwayError
-from core.formats.bundle import MANIFEST, Bundle, FileEntry, Manifest, Needs, Offers
+from core.formats.bundle import MANIFEST, Bundle
 from core.formats.program import DESCRIPTION, Operator, Program, Quantization, Tolerance, load_program
 from core.paths import ROOT
 from core.processes import commands
-from tests.support.processes import alive, ended
+from tests.support.processes import alive, ended, ran
+from tests.unit.test_preflight import bundle
 
 
 def _classes(base: type[SlipwayError]) -> list[type[SlipwayError]]:
@@ -127,7 +127,7 @@ def test_what_a_program_prints_takes_little_memory(
     log = tmp_path / "log"
     size = "80" if stream == "stdout" else "40"
     argv = [sys.executable, "-c", _ENDLESS, str(log), stream, str(code), size]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True, cwd=ROOT)
+    done = ran(argv, cwd=ROOT)
     assert done.stdout.startswith(says), done.stdout[:500]
     assert len(done.stdout) < 10_000
     assert int(done.stdout.rpartition("MiB: ")[2]) < most
@@ -172,39 +172,19 @@ def test_a_second_ctrl_c_ends_the_child_at_once(tmp_path: Path) -> None:
         "    subprocess.Popen.wait = waiting\n"
         "    raise KeyboardInterrupt\n"
     )
-    root = str(ROOT)
-    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False)
+    done = ran([sys.executable, "-c", code], cwd=ROOT)
     assert done.stderr.count("KeyboardInterrupt") >= 2, done.stderr
     assert not alive(int(done.stdout))
 
 
-def _bundle(folder: Path) -> Manifest:
-    (folder / "bin").mkdir(parents=True)
-    runner = folder / "bin" / "pte_runner"
-    runner.write_bytes(b"binary")
-    entry = FileEntry(path="bin/pte_runner", size=6, sha256=files.sha256_file(runner), executable=True)
-    manifest = Manifest(
-        target="linux-arm64",
-        engine="executorch",
-        toolchain="zig",
-        created="2026-01-01T00:00:00Z",
-        needs=Needs(os="linux", machine="aarch64"),
-        offers=Offers(engine="executorch", engine_version="1", backends=(), operators=(), kleidiai=False, verified="x"),
-        files=(entry,),
-    )
-    (folder / MANIFEST).write_text(manifest.model_dump_json(), encoding="utf-8")
-    return manifest
-
-
 @pytest.mark.parametrize("path", ["/etc/passwd", "../out", "bin/../../x", "", "a\\b", "a\nb"])
 def test_manifest_paths_that_leave_the_bundle_are_refused(tmp_path: Path, path: str) -> None:
-    _bundle(tmp_path)
-    source = tmp_path / MANIFEST
-    value = json.loads(source.read_text(encoding="utf-8"))
-    value["files"][0]["path"] = path
-    source.write_text(json.dumps(value), encoding="utf-8")
-    with pytest.raises(BundleError, match="not a manifest"):
-        Bundle.load(tmp_path)
+    value = bundle().manifest.model_dump(mode="json")
+    for name, said in (("bin/pte_runner", "bin/pte_runner: missing"), (path, "not a manifest")):
+        value["files"] = [{"path": name, "size": 6, "sha256": "0" * 64, "executable": True}]
+        (tmp_path / MANIFEST).write_text(json.dumps(value), encoding="utf-8")
+        with pytest.raises(BundleError, match=said):
+            Bundle.load(tmp_path)
 
 
 def _program(folder: Path) -> Program:
@@ -236,7 +216,6 @@ def _program(folder: Path) -> Program:
 def test_a_program_is_loaded_as_it_was_written_and_no_other(tmp_path: Path) -> None:
     program = _program(tmp_path)
     assert load_program(tmp_path) == program
-    _program(tmp_path)
     file = tmp_path / "model.pte"
     whole = file.read_bytes()
     file.write_bytes(whole[:-1])
@@ -251,7 +230,7 @@ def test_a_program_is_loaded_as_it_was_written_and_no_other(tmp_path: Path) -> N
     _program(tmp_path)
     source = tmp_path / DESCRIPTION
     value = json.loads(source.read_text(encoding="utf-8"))
-    value["surprise"] = 1
+    value["another"] = 1
     source.write_text(json.dumps(value), encoding="utf-8")
     with pytest.raises(ProgramError, match="not a program's description"):
         load_program(tmp_path)

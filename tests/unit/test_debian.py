@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import HostError
-from core.files import sealed, sha256_file
+from core.files import sealed, sha256_file, write_atomic
 from tests.support.archive import Archive, make_deb, make_key
 from toolchains.debian import client as debian_client
 from toolchains.debian import packages as debian
@@ -77,14 +77,9 @@ def test_packages_come_with_what_they_need_and_the_second_time_from_the_cache(ar
 
 
 def flip(file: Path) -> None:
-    """Change one bit in the middle."""
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
-
-
-def swap(file: Path, old: bytes, new: bytes) -> None:
-    file.write_bytes(file.read_bytes().replace(old, new))
 
 
 def cut(file: Path) -> None:
@@ -93,7 +88,10 @@ def cut(file: Path) -> None:
 
 ATTACKS: dict[str, tuple[Callable[[Archive], object], str]] = {
     "a changed byte": (lambda a: flip(a.signed), "signature"),
-    "a changed word": (lambda a: swap(a.signed, b"binary-amd64", b"binary-amd65"), "signature"),
+    "a changed word": (
+        lambda a: a.signed.write_bytes(a.signed.read_bytes().replace(b"binary-amd64", b"binary-amd65")),
+        "signature",
+    ),
     "cut short": (lambda a: cut(a.signed), "signature"),
     "another key": (lambda a: a.sign(key=make_key()), "signature"),
     "no signature": (lambda a: a.signed.write_text("Origin: Debian\nCodename: bookworm\n"), "signature"),
@@ -132,8 +130,7 @@ def test_a_changed_package_is_refused(archive: Archive, tmp_path: Path, change: 
 
 def test_what_was_left_and_what_is_not_signed_does_not_count(archive: Archive, tmp_path: Path) -> None:
     left = tmp_path / "cache/debian/bookworm-amd64/.lists.abc/list.xz"
-    left.parent.mkdir(parents=True)
-    left.write_bytes(b"half")
+    write_atomic(left, "half")
     refresh()
     assert not left.parent.exists()
     signed = archive.signed.read_bytes()
@@ -213,8 +210,7 @@ def test_sources_and_pinned_packages_behind_newer_ones(archive: Archive) -> None
     digest = hashlib.sha256(b"upstream").hexdigest()
     for folder in ("t/tool", "libt/libtool"):
         tarball = archive.folder / "pool/main" / folder / "tool_2.0.orig.tar.xz"
-        tarball.parent.mkdir(parents=True)
-        tarball.write_bytes(b"upstream")
+        write_atomic(tarball, "upstream")
         assert debian.source("bookworm", folder.split("/")[1], tarball.name, digest).read_bytes() == b"upstream"
     with pytest.raises(HostError, match="not the file that was expected"):
         debian.source("bookworm", "tool", tarball.name, "0" * 64)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,6 +26,9 @@ DYNAMIC = Port(dtype="float32", shape=(8, 24), ranges=((0, 8), (24, 24)))
 FIXED = Port(dtype="int64", shape=(2,), ranges=((2, 2),))
 NUMBER = Port(dtype="int64", kind="int")
 FREE = Port(dtype="float32", shape=(1, 3), ranges=((0, None), (3, 3)))
+UNDESCRIBED = ProgramNeeds(methods=(), unchecked="no emulator")
+HUGE = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,), }"
+HUGE_FILE = b"\x93NUMPY\x01\x00" + len(HUGE).to_bytes(2, "little") + HUGE
 
 
 def needs(*ports: Port) -> ProgramNeeds:
@@ -57,9 +61,8 @@ def program(tmp_path: Path) -> Path:
 )  # fmt: skip
 def test_shapes_that_do_not(program: Path, ports: tuple[Port, ...], shapes: str, says: str) -> None:
     job = load_job(program, settings=Settings(input_shapes=shapes or "1,1"))
-    with pytest.raises(UsageError) as wrong:
+    with pytest.raises(UsageError, match=re.escape(says)) as wrong:
         check_inputs(job, needs(*ports))
-    assert says in str(wrong.value)
     assert wrong.value.hint
 
 
@@ -84,8 +87,7 @@ def test_files_are_checked_by_their_headers(program: Path, tmp_path: Path) -> No
     bits, big, order = tmp_path / "bits.npy", tmp_path / "big.npy", tmp_path / "order.npy"
     np.save(bits, np.zeros(3, "V2"))
     np.save(order, np.zeros(3, ">f4"))
-    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,), }"
-    big.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    big.write_bytes(HUGE_FILE)
     assert header_of(bits) == Given(str(bits), (3,), "bfloat16")
     assert header_of(order).dtype == "float32"
     with pytest.raises(UsageError) as wrong:
@@ -130,30 +132,24 @@ def test_sizes_that_the_export_knows(
 ) -> None:
     """A ``.pte`` says neither least sizes nor which are equal; programs of earlier exports have no sizes at all."""
     job = replace(exported(tmp_path, *sizes), shapes=shapes)
-    undescribed = ProgramNeeds(methods=(), unchecked="no emulator")
     if not says:
-        check_inputs(job, undescribed)
+        check_inputs(job, UNDESCRIBED)
         return
-    with pytest.raises(UsageError) as wrong:
-        check_inputs(job, undescribed)
-    assert says in str(wrong.value)
+    with pytest.raises(UsageError, match=re.escape(says)) as wrong:
+        check_inputs(job, UNDESCRIBED)
     assert "nothing was uploaded" in wrong.value.cause
-    check_inputs(replace(job, method="another"), undescribed)  # the sizes are those of the method that was exported
+    check_inputs(replace(job, method="another"), UNDESCRIBED)  # the sizes are those of the method that was exported
 
 
 def test_the_description_beside_a_program_counts_if_it_is_of_that_program(tmp_path: Path) -> None:
     described = exported(tmp_path, (BATCH, WIDTH)).program
     assert described is not None
     other = load_job(tmp_path / "model.pte", settings=Settings(input_shapes="1x24"))
-    undescribed = ProgramNeeds(methods=(), unchecked="no emulator")
-    for sha256, fits in (("0" * 64, True), (other.model.sha256, False)):
-        found = described.model_copy(update={"sha256": sha256})
-        (tmp_path / "program.json").write_text(found.model_dump_json(), encoding="utf-8")
-        if fits:
-            check_inputs(other, undescribed)
-            continue
-        with pytest.raises(UsageError, match=r"dimension 0 must be 2\.\.8"):
-            check_inputs(other, undescribed)
+    with pytest.raises(UsageError, match=r"dimension 0 must be 2\.\.8"):
+        check_inputs(other, UNDESCRIBED)
+    foreign = described.model_copy(update={"sha256": "0" * 64})
+    (tmp_path / "program.json").write_text(foreign.model_dump_json(), encoding="utf-8")
+    check_inputs(other, UNDESCRIBED)
 
 
 @pytest.mark.parametrize("where", ["inputs", "expected"])
@@ -161,14 +157,10 @@ def test_every_file_is_looked_at_before_anything_else(program: Path, tmp_path: P
     """Also where the program could not be described, and without taking the memory that a header names."""
     good, huge = tmp_path / "good.npy", tmp_path / "huge.npy"
     np.save(good, np.zeros(3, np.float32))
-    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000,), }"
-    huge.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(100))
-    files = {"inputs": [good], "expected": [good], where: [huge]}
+    huge.write_bytes(HUGE_FILE + bytes(100))
+    files: dict[str, Any] = {"inputs": [good], "expected": [good], where: [huge]}
     with pytest.raises(UsageError, match=r"huge\.npy is not a \.npy file") as wrong:
-        check_inputs(
-            load_job(program, settings=Settings(inputs=files["inputs"], expected=files["expected"])),
-            ProgramNeeds(methods=(), unchecked="no emulator"),
-        )
+        check_inputs(load_job(program, settings=Settings(**files)), UNDESCRIBED)
     assert wrong.value.names == (str(huge),)
     pipe = tmp_path / "pipe.npy"
     os.mkfifo(pipe)
@@ -275,6 +267,5 @@ def test_the_runner_is_given_its_own_names_once_checked() -> None:
     [("-dotprodd", "-dotprod"), ("-avx513f", "-avx512f"), ("sme2", "a minus before it"), ("-", "a minus before it")],
 )
 def test_a_wrong_word_names_the_right_one(text: str, said: str) -> None:
-    with pytest.raises(UsageError) as raised:
+    with pytest.raises(UsageError, match=re.escape(said)):
         cpu_features(text)
-    assert said in str(raised.value)

@@ -20,7 +20,6 @@ from tests.support import consoles
 from tests.unit.test_result import make
 from toolchains import ran
 from verify import docs, tables
-from verify import docs as update
 
 ROOMS = {path.name for path in ROOT.iterdir() if not path.name.startswith(".") and path.name != "dist"}
 """What stands at the top of the checkout."""
@@ -31,13 +30,13 @@ def _read(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", update.PAGES)
+@pytest.mark.parametrize("name", docs.PAGES)
 def test_generated_parts_are_up_to_date(name: str) -> None:
-    assert update.PAGES[name]() == _read(name), "python -m verify.docs writes it"
+    assert docs.PAGES[name]() == _read(name), "python -m verify.docs writes it"
 
 
 def test_the_readme_has_the_targets_and_contributors_are_sent_to_files_that_exist() -> None:
-    assert update.targets_markdown() in _read("README.md")
+    assert docs.targets_markdown() in _read("README.md")
     text = _read("docs/architecture.md")
     named = {name for name in re.findall(r"`([\w./]+)`", text) if "/" in name or "." in name}
     ours = {name for name in named if name.partition("/")[0] in ROOMS and "NAME" not in name}
@@ -49,7 +48,7 @@ def test_every_requirement_is_a_pin_and_explained() -> None:
     text = _read("docs/dependencies.md")
     for name in ("core", "export", "onnx", "labgrid", "test", "lock", "nets", "data"):
         for line in lock.requirements(name):
-            package = re.split(r"==", line)[0]
+            package = line.partition("==")[0]
             assert re.search(rf"(?<![\w-]){re.escape(package)}(?![\w-])", text), package
             assert re.fullmatch(r"[A-Za-z0-9_.-]+==[0-9][0-9A-Za-z.]*(\+cpu)?( ; .+)?", line), line
 
@@ -183,9 +182,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def rows(inv: Inv) -> dict[str, list[dict[str, Any]]]:
-    done = inv("targets", "--json")
-    assert done.returncode == 0, done.stderr
-    return {each["name"]: each["ran"] for each in json.loads(done.stdout)}
+    return {each["name"]: each["ran"] for each in json.loads(inv("targets", "--json").stdout)}
 
 
 def test_the_last_run_on_each_device_is_kept_and_shown(inv: Inv, own: Path) -> None:
@@ -195,11 +192,10 @@ def test_the_last_run_on_each_device_is_kept_and_shown(inv: Inv, own: Path) -> N
     for created, program in (("2026-11-22T04:00:00.000Z", "conv"), ("2026-11-21T04:00:00.000Z", "mlp")):
         about = first.program.model_copy(update={"name": program})
         result.write(first.model_copy(update={"created": created, "program": about}))
-    alone = first.model_copy(update={"device": "alone", "verdict": "no reference"})
-    result.write(alone)
+    result.write(first.model_copy(update={"device": "alone", "verdict": "no reference"}))
     (own / "dist" / "results" / "history" / "other.json").write_text('{"schema_version": 0}', encoding="utf-8")
-    found = rows(inv)
-    assert [name for name, runs in found.items() if runs] == ["linux-arm64"]
+    found = {name: runs for name, runs in rows(inv).items() if runs}
+    assert list(found) == ["linux-arm64"]
     (run,) = found["linux-arm64"]
     assert (run["program"], run["device"], run["emulated"]) == ("conv", "pi", True)
     assert ran.record() == (), "this machine's own results are kept only if asked for"

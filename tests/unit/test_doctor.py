@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from core import environment
 from core.environment import bootstrap
 from core.errors import HostError
+from core.files import write_atomic
 from deploy.virtual import machines
 from deploy.virtual.spec import get_spec
 from tests.support.processes import quickest
@@ -20,11 +22,13 @@ from toolchains.debian.sources import host_arch
 from toolchains.emulation import emulators, wine
 from toolchains.targets import get_target
 
+Said = dict[str, tuple[bool, str]]
+
 
 @pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[bool, str]]:
+def said(monkeypatch: pytest.MonkeyPatch) -> Said:
     """No program is run: what it would say is taken from here, by a part of its command."""
-    answers: dict[str, tuple[bool, str]] = {}
+    answers: Said = {}
 
     def answer(argv: list[str | Path]) -> tuple[bool, str]:
         command = " ".join(map(str, argv))
@@ -34,12 +38,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[bool, str]]:
     return answers
 
 
-Said = dict[str, tuple[bool, str]]
-
-
 def test_it_is_quick_and_asks_no_network(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
-    import socket
-
     monkeypatch.setattr(socket, "create_connection", lambda *_: pytest.fail("it went to the network"))
     found = doctor.checks()
     assert quickest(doctor.checks) < 2
@@ -62,8 +61,7 @@ def test_the_exporter_is_ok_only_if_it_can_be_imported(
     assert (row.ok, row.later) == (True, True)
     assert "the first export fetches it" in row.detail
     stamp = bootstrap.stamp(tmp_path, "export")
-    stamp.parent.mkdir()
-    stamp.write_bytes(bootstrap.lock_file("export").read_bytes())
+    write_atomic(stamp, bootstrap.lock_file("export").read_bytes())
     said["import torch"] = (True, "torch 1.0+cpu")
     row = _row("exporter")
     assert (row.ok, row.later, row.detail) == (True, False, "torch 1.0+cpu: they load")
@@ -98,20 +96,17 @@ def test_tools_are_run(said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     said["cmake"] = (False, "cmake ends with 127: no such library")
     row = _row("Conan, CMake, Ninja")
     assert (row.ok, row.detail) == (False, "cmake ends with 127: no such library")
-    assert "core.lock" in row.fix
+    assert row.fix.startswith("rm ") and "core.lock" in row.fix
     gone = "cmake: error while loading shared libraries: libstdc++.so.6: cannot open shared object file: No such file"
     said["cmake"] = (False, gone)
-    assert _row("Conan, CMake, Ninja").fix.startswith(
-        "install libstdc++.so.6 with your distribution's packages (Debian:"
-    )
+    lacks = _row("Conan, CMake, Ninja")
+    assert lacks.fix.startswith("install libstdc++.so.6 with your distribution's packages (Debian:")
     said["cmake"] = (False, gone.replace("libstdc++.so.6", "libz.so.1"))
     assert _row("Conan, CMake, Ninja").fix == "install libz.so.1 with your distribution's packages; then ./inv doctor"
-    assert row.fix.startswith("rm ")
     program = tmp_path / "zigs" / "cache" / "zig"
     monkeypatch.setattr(zig, "program_path", lambda: program)
     assert (_row("zig").ok, _row("zig").later) == (True, True)
-    program.parent.mkdir(parents=True)
-    program.touch()
+    write_atomic(program, "")
     assert (_row("zig").ok, _row("zig").later) == (True, False)
     said["/cache/zig version"] = (False, "zig ends with -11: it says nothing")
     assert (_row("zig").ok, _row("zig").fix[:19]) == (False, "./inv clean --cache")
@@ -140,24 +135,13 @@ def test_what_a_program_says(script: str, found: tuple[bool, str]) -> None:
     assert doctor._said(["/nowhere/zig"]) == (False, "/nowhere/zig: No such file or directory")
 
 
-@pytest.fixture
-def macos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Mac with Apple's processor and nothing but Python."""
+@pytest.mark.usefixtures("said")
+def test_a_mac_is_told_what_works_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One with Apple's processor and nothing but Python."""
     monkeypatch.setattr("platform.system", lambda: "Darwin")
     monkeypatch.setattr("platform.machine", lambda: "arm64")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("SLIPWAY_DEBIAN_MIRROR", "http://127.0.0.1:9/debian")
-    monkeypatch.setattr(doctor, "_said", lambda _: (True, "version 1.0"))
-
-
-@pytest.fixture
-def arm64(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Debian on 64-bit Arm."""
-    monkeypatch.setattr("platform.machine", lambda: "aarch64")
-    monkeypatch.setattr(doctor, "_said", lambda _: (True, "version 1.0"))
-
-
-def test_a_mac_is_told_what_works_there(macos: None) -> None:
     found = {check.name: check for check in doctor.checks()}
     assert {name for name, check in found.items() if not check.ok and not check.optional} <= {"disk"}
     assert "signatures checked" in found["Debian packages"].detail
@@ -178,7 +162,9 @@ def test_a_mac_is_told_what_works_there(macos: None) -> None:
     assert not wine.runs(get_target("windows-x86_64"))
 
 
-def test_a_debian_on_64_bit_arm_is_native_there(arm64: None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("said")
+def test_a_debian_on_64_bit_arm_is_native_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
     asked: list[tuple[object, ...]] = []
 
     def tree(*words: object, **_: object) -> Path:

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from core.errors import HostError, NotSupportedError
+from core.files import write_atomic
 from core.formats.bundle import REAL_RUNNER, RUNNER, Needs
 from core.paths import ROOT
+from tests.support.processes import executable, ran
 from toolchains import tools
 from toolchains.bundle import conan, layout, offers, toolchain_file
 from toolchains.compilers import families as compilers
@@ -29,10 +31,8 @@ ANDROID = [target for target in load_targets().values() if target.os == "android
 
 def programs(folder: Path, *names: str, version: str = "12.2.0") -> None:
     """Programs that only their names are asked of."""
-    folder.mkdir(parents=True, exist_ok=True)
     for name in names:
-        (folder / name).write_text(f"#!/bin/sh\necho {version}\n", encoding="utf-8")
-        (folder / name).chmod(0o755)
+        executable(folder / name, f"#!/bin/sh\necho {version}\n")
 
 
 @pytest.fixture
@@ -97,14 +97,13 @@ def test_without_an_ndk_android_is_built_with_zig(made_up: Path) -> None:
 @pytest.mark.parametrize("where", ["cache/conan", "home/.conan2"])
 def test_conans_configuration_may_name_it(made_up: Path, where: str) -> None:
     file = made_up.parent / where / "global.conf"
-    file.parent.mkdir(parents=True)
-    file.write_text(f"core:x = 1\n tools.android:ndk_path = {made_up} \n", encoding="utf-8")
+    write_atomic(file, f"core:x = 1\n tools.android:ndk_path = {made_up} \n")
     assert tools.named() == str(made_up)
     assert get_target("android-x86").toolchain() == "ndk"
 
 
 def test_a_wrong_folder_is_not_passed_over(made_up: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who names an NDK wants bionic: a static musl program instead would be a surprise."""
+    """Who names an NDK wants bionic, not a static musl program."""
     target = get_target("android-arm64")
     monkeypatch.setenv(tools.VARIABLE, str(made_up / "toolchains"))
     assert target.toolchain() == "ndk"
@@ -172,36 +171,32 @@ def test_what_families_need_besides() -> None:
     assert "set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE BOTH)" in text
 
 
-LIBC = {"linux-armv6": "musl", "windows-arm64": "mingw-w64", "macos-x86_64": ""}
-
-
-def _mingw(*version: int) -> str:
-    """The lines of mingw-w64's header with its version."""
-    parts = zip(("MAJOR", "MINOR", "BUGFIX"), version, strict=True)
-    return "".join(f"#define __MINGW64_VERSION_{part} {number}\n" for part, number in parts)
-
-
 @pytest.fixture
 def zig_lib(tmp_path: Path) -> Path:
     """The parts of zig's distribution that are read."""
     lib = tmp_path / "ziglang" / "lib"
+    mingw = "#define __MINGW64_VERSION_{}\n"
     texts = {
         "libcxx/include/__config": "#  define _LIBCPP_VERSION 220108\n",
-        "libc/include/any-windows-any/_mingw_mac.h": _mingw(15, 0, 2),
+        "libc/include/any-windows-any/_mingw_mac.h": "".join(map(mingw.format, ("MAJOR 15", "MINOR 0", "BUGFIX 2"))),
         "libc/musl/src/internal/version.h": '#define VERSION "1.2.5"\n',
     }
     for name, text in texts.items():
-        (lib / name).parent.mkdir(parents=True, exist_ok=True)
-        (lib / name).write_text(text, encoding="utf-8")
+        write_atomic(lib / name, text)
     return lib
 
 
-@pytest.mark.parametrize("name", LIBC)
-def test_programs_without_the_systems_libraries(zig_lib: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "besides"),
+    [
+        ("linux-armv6", {"musl": "1.2.5", "libunwind": "22.1.8"}),
+        ("windows-arm64", {"mingw-w64": "15.0.2", "libunwind": "22.1.8"}),
+        ("macos-x86_64", {}),
+    ],
+)
+def test_programs_without_the_systems_libraries(zig_lib: Path, name: str, besides: dict[str, str]) -> None:
     found = {one.name: one.version for one in linked_in.of_zig("0.17.0", zig_lib, get_target(name), "")}
-    libc = {"musl": {"musl": "1.2.5"}, "mingw-w64": {"mingw-w64": "15.0.2"}}.get(LIBC[name], {})
-    unwind = {} if name.startswith("macos") else {"libunwind": "22.1.8"}
-    assert found == {"zig-compiler-rt": "0.17.0", "libc++": "22.1.8", "libc++abi": "22.1.8", **libc, **unwind}
+    assert found == {"zig-compiler-rt": "0.17.0", "libc++": "22.1.8", "libc++abi": "22.1.8", **besides}
 
 
 def test_libstdcxx_is_in_what_does_not_need_the_devices(zig_lib: Path) -> None:
@@ -227,32 +222,23 @@ def test_texts_are_delivered_with_what_is_in_a_program(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-LAUNCHER = ROOT / "runtime/engines/onnxruntime/pte_runner.sh"
 SAY = '#!/bin/sh\nprintf "%s\\n" {name} "libraries=$LD_LIBRARY_PATH" "$@"\n'
-
-
-def script(file: Path, text: str) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text, encoding="utf-8")
-    file.chmod(0o755)
 
 
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
     """A bundle whose programs only say how they were called."""
     folder = tmp_path / "a bundle"
-    script(folder / RUNNER, LAUNCHER.read_text(encoding="utf-8"))
-    script(folder / REAL_RUNNER, SAY.format(name="device"))
-    script(folder / "lib/glibc/ld-linux-test.so.1", SAY.format(name="loader"))
-    script(folder / "lib/glibc/glibc_probe", "#!/bin/sh\nexit 0\n")
+    executable(folder / RUNNER, (ROOT / "runtime/engines/onnxruntime/pte_runner.sh").read_text(encoding="utf-8"))
+    executable(folder / REAL_RUNNER, SAY.format(name="device"))
+    executable(folder / "lib/glibc/ld-linux-test.so.1", SAY.format(name="loader"))
+    executable(folder / "lib/glibc/glibc_probe", "#!/bin/sh\nexit 0\n")
     return folder
 
 
 def start(program: Path, *words: str, **env: str) -> list[str]:
-    done = subprocess.run(
-        [program, *words], capture_output=True, text=True, check=True, env={"PATH": "/usr/bin:/bin", **env}
-    )
-    assert done.stderr == ""
+    done = ran([program, *words], env={"PATH": "/usr/bin:/bin", **env})
+    assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()
 
 
@@ -264,14 +250,14 @@ def test_a_device_with_a_new_enough_c_library_uses_it(bundle: Path, tmp_path: Pa
     link = tmp_path / "elsewhere" / "run"
     link.symlink_to(bundle / RUNNER)
     assert start(link, "x")[-1] == "x"
-    script(bundle / REAL_RUNNER, "#!/bin/sh\necho $$\n")
+    executable(bundle / REAL_RUNNER, "#!/bin/sh\necho $$\n")
     child = subprocess.Popen([bundle / RUNNER], stdout=subprocess.PIPE, text=True)
     assert child.communicate()[0].strip() == str(child.pid)
 
 
 @pytest.mark.parametrize("probe", ["#!/bin/sh\necho no >&2; exit 1\n", "#!/no/such/loader\n"])
 def test_a_device_with_too_old_a_one_uses_the_bundles(bundle: Path, probe: str) -> None:
-    script(bundle / "lib/glibc/glibc_probe", probe)
+    executable(bundle / "lib/glibc/glibc_probe", probe)
     said = start(bundle / RUNNER, "--describe", "a b")
     lib = f"{bundle}/bin/../lib"
     assert said[0] == "loader"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from commands import inspect as command
 from commands.inspect import Row, rows
 from core.errors import AnswerError, ConfigError, NotSupportedError, ProgramError, UsageError
+from core.files import write_atomic
 from deploy.run.result import Result, write
 from deploy.run.runner import Kernel
 from models.inspection import dump, origins
@@ -18,8 +20,7 @@ from models.inspection.origins import Origin, check
 from tests.unit.test_core import _program
 from tests.unit.test_result import make
 
-MS = 1_000_000
-"""Nanoseconds."""
+MS = 1_000_000  # nanoseconds
 
 
 def execution(start: int, linear: int) -> Execution:
@@ -49,8 +50,8 @@ KERNEL = Kernel(
 )
 
 
-def table(**options: Any) -> dict[str, Row]:
-    return {row.name: row for row in rows(RUNS, 2, ORIGINS, [KERNEL], **options)}
+def table(emulated: bool = False) -> dict[str, Row]:
+    return {row.name: row for row in rows(RUNS, 2, ORIGINS, [KERNEL], emulated=emulated)}
 
 
 def test_rows_add_up_to_the_timed_executions() -> None:
@@ -110,30 +111,29 @@ def test_damaged_etdumps_and_other_programs_etrecords_are_refused() -> None:
         assert "--etdump" in caught.value.hint
     with pytest.raises(AnswerError, match="not an ETDump"):
         dump.check(b"PK\3\4" * 10, "run.etdp")
-    check(RUNS, Record([1], [0]), Path("model.etrecord"))
-    for record in (Record([], [0]), Record([0, 1], []), Record([], [0, 1])):
+    check(RUNS, record([1], [0]), Path("model.etrecord"))
+    for other in (record([], [0]), record([0, 1], []), record([], [0, 1])):
         with pytest.raises(ProgramError, match="of another program") as wrong:
-            check(RUNS, record, Path("model.etrecord"))
+            check(RUNS, other, Path("model.etrecord"))
         assert "instruction" in wrong.value.cause and "--etrecord" in wrong.value.hint
 
 
-class Record:
+def record(operators: list[int], delegates: list[int]) -> SimpleNamespace:
     """What is read of upstream's ETRecord."""
-
-    def __init__(self, operators: list[int], delegates: list[int]) -> None:
-        self._debug_handle_map = {"forward": {str(number): [1] for number in [*operators, *delegates]}}
-        self._delegate_map: dict[str, dict[str, Any]] = {"forward": {str(number): {} for number in delegates}}
+    handles = {str(number): [1] for number in [*operators, *delegates]}
+    return SimpleNamespace(
+        _debug_handle_map={"forward": handles}, _delegate_map={"forward": {str(number): {} for number in delegates}}
+    )
 
 
 def kept(dist: Path, engine: str = "lean", files: tuple[str, ...] = ("run.etdp",), **changes: Any) -> Result:
     """A result in ``dist/results`` with an ETDump."""
-    result = make(emulated=changes.pop("emulated", False))
+    result = make()
     result = result.model_copy(update={"bundle": result.bundle.model_copy(update={"engine": engine}), **changes})
     result = result.model_copy(update={"files": tuple(f"{result.key}/{name}" for name in files)})
     write(result)
     for name in result.files:
-        (dist / "results" / name).parent.mkdir(exist_ok=True)
-        (dist / "results" / name).write_bytes(etdump())
+        write_atomic(dist / "results" / name, etdump())
     return result
 
 
@@ -184,8 +184,7 @@ def test_other_runs_that_cannot_be_inspected(dist: Path) -> None:
 def test_a_program_that_was_exported_again_is_refused(dist: Path) -> None:
     result = kept(dist)
     folder = dist / "programs" / result.program.name
-    folder.mkdir(parents=True)
-    (folder / "model.etrecord").write_bytes(b"")
+    write_atomic(folder / "model.etrecord", "")
     program = _program(folder)
     with pytest.raises(ProgramError, match="ETRecord of another program") as caught:
         command.find(result.key, None)

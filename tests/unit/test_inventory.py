@@ -24,9 +24,8 @@ SSH = '[board]\ntransport = "ssh"\ntarget = "linux-arm64"\nhost = "board.local"\
 
 
 def write(tmp_path: Path, text: str) -> Path:
-    file = tmp_path / "devices.toml"
-    file.write_text(text, encoding="utf-8")
-    return file
+    (tmp_path / "devices.toml").write_text(text, encoding="utf-8")
+    return tmp_path / "devices.toml"
 
 
 def test_every_emulated_cpu_is_a_device_with_all_its_targets() -> None:
@@ -82,10 +81,8 @@ def test_refused(tmp_path: Path, text: str, words: list[str]) -> None:
     file = write(tmp_path, text)
     with pytest.raises(ConfigError) as caught:
         load_devices(file)
-    message = str(caught.value)
-    assert str(file) in message
-    for word in words:
-        assert word in message
+    for word in (str(file), *words):
+        assert word in str(caught.value)
 
 
 def test_unknown_devices_targets_and_files_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,16 +133,6 @@ PI = DeviceFacts(
 )  # fmt: skip
 
 
-class Found:
-    """An open device; ``serial`` as a transport over adb has it."""
-
-    posix = True
-
-    def __init__(self, serial: str) -> None:
-        if serial:
-            self.serial = serial
-
-
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv(VARIABLE, raising=False)
@@ -153,18 +140,19 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "config/slipway/devices.toml"
 
 
-def meet(monkeypatch: pytest.MonkeyPatch, facts: DeviceFacts, serial: str = "") -> list[Device]:
-    """The device that is found at whatever address; returns what was connected to."""
-    met: list[Device] = []
+@pytest.fixture
+def met(monkeypatch: pytest.MonkeyPatch) -> list[Device]:
+    """What was connected to: at every address there is the Pi."""
+    made: list[Device] = []
 
     @contextlib.contextmanager
-    def open_device(device: Device, *_: Any) -> Iterator[Found]:
-        met.append(device)
-        yield Found(serial)
+    def open_device(device: Device, *_: Any) -> Iterator[SimpleNamespace]:
+        made.append(device)
+        yield SimpleNamespace(posix=True)
 
     monkeypatch.setattr(enrol, "open_device", open_device)
-    monkeypatch.setattr(enrol, "probe", lambda *_: facts)
-    return met
+    monkeypatch.setattr(enrol, "probe", lambda *_: PI)
+    return made
 
 
 @pytest.mark.parametrize(
@@ -175,10 +163,7 @@ def meet(monkeypatch: pytest.MonkeyPatch, facts: DeviceFacts, serial: str = "") 
         ("root@[fe80::1]:22", "fe80::1", 22, "root", "fe80-1"),
     ],
 )
-def test_over_ssh(
-    file: Path, monkeypatch: pytest.MonkeyPatch, address: str, host: str, port: int, user: str, name: str
-) -> None:
-    met = meet(monkeypatch, PI)
+def test_over_ssh(file: Path, met: list[Device], address: str, host: str, port: int, user: str, name: str) -> None:
     device = enrol.add(ssh=address).device
     assert (met[0].host, met[0].port, met[0].user) == (host, port, user)
     assert (device.host, device.port, device.user, device.name) == (host, port, user, name)
@@ -186,10 +171,7 @@ def test_over_ssh(
 
 
 @pytest.mark.parametrize("name", ["a b", "../x", "-x", "x\ny", "x" * 64])
-def test_a_name_that_is_none_is_refused_before_anything_is_written(
-    file: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    met = meet(monkeypatch, PI)
+def test_a_name_that_is_none_is_refused_before_anything_is_written(file: Path, met: list[Device], name: str) -> None:
     with pytest.raises(ConfigError):
         enrol.add(ssh="shelf", name=name)
     assert met == []
@@ -197,8 +179,7 @@ def test_a_name_that_is_none_is_refused_before_anything_is_written(
 
 
 @pytest.mark.parametrize("words", [{}, {"adb": "x", "ssh": "y"}, {"ssh": "x:y"}, {"adb": "x;y"}])
-def test_addresses_that_are_none(file: Path, monkeypatch: pytest.MonkeyPatch, words: dict[str, str]) -> None:
-    met = meet(monkeypatch, PI)
+def test_addresses_that_are_none(file: Path, met: list[Device], words: dict[str, str]) -> None:
     with pytest.raises((UsageError, ConfigError)):
         enrol.add(**words)
     assert met == []
@@ -275,15 +256,12 @@ def test_every_command_reads_the_same(text: str, found: Spelled, home: Path) -> 
     table = {"transport": "ssh", "host": found.host, "user": found.user, "port": found.port}
     assert enrol._ssh_table(text) == {key: value for key, value in table.items() if value}
     (home / "devices.toml").write_text(f'[x]\ntransport = "ssh"\nhost = "{text.removeprefix("ssh://")}"\n')
-    jump = configured("x", "far", jump=f"first,{text}").jump
-    assert jump is not None
-    device = load_devices()["x"]
-    read = [(jump.host, jump.user, jump.port), (device.host, device.user, device.port)]
+    read: list[Any] = [configured("x", "far", jump=f"first,{text}").jump, load_devices()["x"]]
     if not found.bare:
-        device = enrol.device_of(text)
-        read.append((device.host, device.user, device.port))
-    for host, user, port in read:
-        assert (host, user if found.user else "", port if found.port else 0) == (found.host, found.user, found.port)
+        read.append(enrol.device_of(text))
+    for one in read:
+        assert one.host == found.host
+        assert (one.user if found.user else "", one.port if found.port else 0) == (found.user, found.port)
 
 
 @pytest.mark.usefixtures("home")
@@ -329,12 +307,9 @@ def _place(name: str, **tags: str) -> Any:
     return SimpleNamespace(name=name, tags=tags, aliases={"me:mine"}, reservation=None, acquired=None, allowed=set())
 
 
+THERE = {"board": _place("board", board="pi4"), "spare": _place("spare", board="pi3")}
 PLACES: Any = SimpleNamespace(
-    address="lab:1",
-    name="desk/me",
-    session=SimpleNamespace(
-        places={"board": _place("board", board="pi4"), "spare": _place("spare", board="pi3")}, getuser=lambda: "me"
-    ),
+    address="lab:1", name="desk/me", session=SimpleNamespace(places=THERE, getuser=lambda: "me")
 )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import BuildError
+from core.files import write_atomic
 from tests.support.objects import HARD_V6, Functions, archive, coff, elf, macho, words
 from toolchains.inspect import checks, isa
 from toolchains.inspect.isa import Scan
@@ -19,11 +20,7 @@ MOVW, VADD_NEON, VFMA, VSDOT = 0xE3000001, 0xF2220844, 0xEEA00A20, 0xFC220D44
 SDOT, USDOT, FADD_H, LDADD, SMSTART = 0x4E829420, 0x4E829C20, 0x1EE22820, 0xB8200041, 0xD503477F
 SSE2 = bytes.fromhex("660ffec1")
 AVX, AVX2 = bytes.fromhex("c5fc58c1"), bytes.fromhex("c5f5fec2")
-AVX512F, AVX512VL, AVX512BW = (
-    bytes.fromhex("62f17c4858c1"),
-    bytes.fromhex("62f17c0858c1"),
-    bytes.fromhex("62f17548fdc2"),
-)
+AVX512F, AVX512VL, AVX512BW = map(bytes.fromhex, ("62f17c4858c1", "62f17c0858c1", "62f17548fdc2"))
 VNNI, AVXVNNI = bytes.fromhex("62f2754850c2"), bytes.fromhex("c4e27550c2")
 FP16, AMX = bytes.fromhex("62f57c4858c1"), bytes.fromhex("c4e26b5ec1")
 KERNEL = "xnn_f32_vadd_minmax_ukernel__{}_u16"
@@ -47,6 +44,10 @@ def armv6(functions: Functions, **more: object) -> bytes:
     return elf("arm", functions, attributes=HARD_V6, marks=[(0, "$a")], **more)  # type: ignore[arg-type]
 
 
+def arm64(functions: Functions) -> bytes:
+    return elf("aarch64", functions)
+
+
 def x86(functions: Functions) -> bytes:
     return elf("x86_64", {name: code + b"\xc3" for name, code in functions.items()})
 
@@ -58,10 +59,8 @@ def needs(found: Scan) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("feature", "those"),
     [
-        (
-            "ARMv6T2",
-            (MOVW, 0xE3400001, 0x33000000, 0xE7E00050, 0xE6FF0F30, 0xE0600291),
-        ),  # movt, movwlo, ubfx, rbit, mls
+        # after movw: movt, movwlo, ubfx, rbit, mls
+        ("ARMv6T2", (MOVW, 0xE3400001, 0x33000000, 0xE7E00050, 0xE6FF0F30, 0xE0600291)),
         ("ARMv7", (0xF57FF05B, 0xF57FF06F)),  # dmb ish, isb
         ("a divider (ARMv7VE)", (0xE710F110,)),
         # vadd, vld1, vdup, vmov.8 d0[0], vcvt or a comparison on q registers
@@ -89,24 +88,50 @@ def test_what_an_arm1176_does_not_have(scan: Scanner, feature: str, those: tuple
 
 
 @pytest.mark.parametrize(
-    ("kernel", "word", "wrong"),
+    ("target", "kernel", "code", "wrong"),
     [
-        ("neon", VADD_NEON, []),
-        ("neon", MOVW, []),
-        ("neon", VFMA, ["VFPv4"]),
-        ("neonfma", VFMA, []),
-        ("neonfma", VSDOT, ["FEAT_DotProd"]),
-        ("neondot", VSDOT, []),
-        ("asm_aarch32_neon_cortex_a53", VADD_NEON, []),
-        ("scalar", VADD_NEON, ["NEON"]),
-        ("armsimd32", MOVW, ["ARMv6T2"]),
-        ("asm_aarch32_vfp_ld64", VADD_NEON, ["NEON"]),
+        ("linux-armv6", "neon", VADD_NEON, []),
+        ("linux-armv6", "neon", MOVW, []),
+        ("linux-armv6", "neon", VFMA, ["VFPv4"]),
+        ("linux-armv6", "neonfma", VFMA, []),
+        ("linux-armv6", "neonfma", VSDOT, ["FEAT_DotProd"]),
+        ("linux-armv6", "neondot", VSDOT, []),
+        ("linux-armv6", "asm_aarch32_neon_cortex_a53", VADD_NEON, []),
+        ("linux-armv6", "scalar", VADD_NEON, ["NEON"]),
+        ("linux-armv6", "armsimd32", MOVW, ["ARMv6T2"]),
+        ("linux-armv6", "asm_aarch32_vfp_ld64", VADD_NEON, ["NEON"]),
+        ("android-arm64", "neon", SDOT, ["FEAT_DotProd"]),
+        ("android-arm64", "neondot", SDOT, []),
+        ("android-arm64", "asm_aarch64_neonfp16arith_cortex_a55", FADD_H, []),
+        ("android-arm64", "neonfma", FADD_H, ["arithmetic in half precision (FEAT_FP16)"]),
+        ("linux-x86_64", "sse2", SSE2, []),
+        ("linux-x86_64", "ssse3", AVX, ["AVX"]),
+        ("linux-x86_64", "avx", AVX, []),
+        ("linux-x86_64", "avx", AVX2, ["AVX2"]),
+        ("linux-x86_64", "avx2", AVX2, []),
+        ("linux-x86_64", "avx2", AVX512F, ["AVX512F"]),
+        ("linux-x86_64", "avx2", AVX512VL, ["AVX512SKX"]),
+        ("linux-x86_64", "avx512f", AVX512F, []),
+        ("linux-x86_64", "avx512f", AVX512VL, ["AVX512SKX"]),
+        ("linux-x86_64", "avx512f", AVX512BW, ["AVX512SKX"]),
+        ("linux-x86_64", "avx512skx", AVX512BW, []),
+        ("linux-x86_64", "avx512skx", VNNI, ["AVX512VNNI"]),
+        ("linux-x86_64", "avx256skx", AVX512VL, []),
+        ("linux-x86_64", "avx512vnni", VNNI, []),
+        ("linux-x86_64", "avxvnni", AVXVNNI, []),
+        ("linux-x86_64", "avxvnni", VNNI, ["AVX512VNNI"]),
+        ("linux-x86_64", "avx512fp16", FP16, []),
+        ("linux-x86_64", "avx512amx", AMX, []),
+        ("linux-x86_64", "avx512vnnigfni", AMX, ["AMX"]),
     ],
 )
-def test_a_kernel_may_use_what_its_name_says(scan: Scanner, kernel: str, word: int, wrong: list[str]) -> None:
-    found = scan("linux-armv6", armv6({KERNEL.format(kernel): words(word)}))
+def test_a_kernel_may_use_what_its_name_says(
+    scan: Scanner, target: str, kernel: str, code: int | bytes, wrong: list[str]
+) -> None:
+    made = {"linux-armv6": armv6, "android-arm64": arm64, "linux-x86_64": x86}[target]
+    found = scan(target, made({KERNEL.format(kernel): words(code) if isinstance(code, int) else code}))
     assert [feature for _, feature in needs(found)] == wrong
-    assert found.kernels == 1
+    assert found.kernels == (kernel != "sse2"), "which every x86-64 has"
 
 
 def test_a_kernel_counts_by_its_own_name_and_then_by_its_file(scan: Scanner) -> None:
@@ -183,17 +208,13 @@ def test_what_the_first_armv8_does_not_have(scan: Scanner, feature: str, those: 
         ("kai_run_matmul_clamp_f32_qai8dxp4x8_qsi4cxp4x8_8x4x32_neon_i8mm", USDOT, []),
         ("kai_run_matmul_clamp_f32_f32p2vlx1_f32p2vlx1biasf32_sme2_mopa", SMSTART, []),
         ("kai_get_m_step_matmul_clamp_f32_f32_f32p", SDOT, ["FEAT_DotProd"]),
-        (KERNEL.format("neon"), SDOT, ["FEAT_DotProd"]),
-        (KERNEL.format("neondot"), SDOT, []),
-        (KERNEL.format("asm_aarch64_neonfp16arith_cortex_a55"), FADD_H, []),
-        (KERNEL.format("neonfma"), FADD_H, ["arithmetic in half precision (FEAT_FP16)"]),
         ("__aarch64_ldadd4_acq_rel", LDADD, []),
         ("__aarch64_ldadd4_acq_rel", SDOT, ["FEAT_DotProd"]),
         ("xnn_create_runtime", LDADD, ["atomics of Armv8.1 (FEAT_LSE)"]),
     ],
 )
-def test_kernels_and_helpers_of_64_bits(scan: Scanner, name: str, word: int, wrong: list[str]) -> None:
-    assert [feature for _, feature in needs(scan("android-arm64", elf("aarch64", {name: words(word)})))] == wrong
+def test_kleidiais_functions_and_helpers_of_64_bits(scan: Scanner, name: str, word: int, wrong: list[str]) -> None:
+    assert [feature for _, feature in needs(scan("android-arm64", arm64({name: words(word)})))] == wrong
 
 
 @pytest.mark.parametrize("linked", [False, True])
@@ -238,35 +259,6 @@ def test_what_the_first_x86_64_does_not_have(scan: Scanner, feature: str, codes:
             assert found.findings[1].address == len(code) + len(SSE2)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "code", "wrong"),
-    [
-        ("sse2", SSE2, []),
-        ("ssse3", AVX, ["AVX"]),
-        ("avx", AVX, []),
-        ("avx", AVX2, ["AVX2"]),
-        ("avx2", AVX2, []),
-        ("avx2", AVX512F, ["AVX512F"]),
-        ("avx2", AVX512VL, ["AVX512SKX"]),
-        ("avx512f", AVX512F, []),
-        ("avx512f", AVX512VL, ["AVX512SKX"]),
-        ("avx512f", AVX512BW, ["AVX512SKX"]),
-        ("avx512skx", AVX512BW, []),
-        ("avx512skx", VNNI, ["AVX512VNNI"]),
-        ("avx256skx", AVX512VL, []),
-        ("avx512vnni", VNNI, []),
-        ("avxvnni", AVXVNNI, []),
-        ("avxvnni", VNNI, ["AVX512VNNI"]),
-        ("avx512fp16", FP16, []),
-        ("avx512amx", AMX, []),
-        ("avx512vnnigfni", AMX, ["AMX"]),
-    ],
-)
-def test_a_kernel_for_avx2_may_not_use_avx512(scan: Scanner, kernel: str, code: bytes, wrong: list[str]) -> None:
-    found = scan("linux-x86_64", x86({KERNEL.format(kernel): code}))
-    assert [feature for _, feature in needs(found)] == wrong
-
-
 def test_functions_are_told_from_labels_and_tails_of_names(scan: Scanner) -> None:
     """A function's name may begin with an l; a label of an assembler's is no function."""
     plain = {"first": SSE2, "load_weights": AVX, "Large": AVX}
@@ -296,41 +288,31 @@ def test_bytes_with_another_meaning_or_none(scan: Scanner) -> None:
         scan("linux-x86_64", b"BC\xc0\xde" + bytes(40), "lto.o")
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "native/lib").mkdir(parents=True)
-    return tmp_path / "native"
-
-
-def put(folder: Path, data: bytes, name: str = "lib/libx.a") -> Path:
-    file = folder / name
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(data)
-    return file
-
-
-def test_a_planted_instruction_fails_the_build_with_the_functions_name(folder: Path) -> None:
-    put(folder, archive({"a.c.o": armv6({"fine": words(A32_RETURN), "xnn_planted": words(VADD_NEON, MOVW)})}))
+def test_a_planted_instruction_fails_the_build_with_the_functions_name(tmp_path: Path) -> None:
+    planted = {"fine": words(A32_RETURN), "xnn_planted": words(VADD_NEON, MOVW)}
+    write_atomic(tmp_path / "lib/libx.a", archive({"a.c.o": armv6(planted)}))
     with pytest.raises(BuildError, match=r"xnn_planted in libx\.a\(a\.c\.o\) has vadd\.i32") as caught:
-        checks.check_native(get_target("linux-armv6"), folder)
+        checks.check_native(get_target("linux-armv6"), tmp_path)
     assert caught.value.names == ("xnn_planted",)
     assert "isa.toml" in caught.value.hint
-    put(folder, archive({"a.c.o": x86({f"f{index}": AVX for index in range(40)})}))
+    write_atomic(tmp_path / "lib/libx.a", archive({"a.c.o": x86({f"f{index}": AVX for index in range(40)})}))
     with pytest.raises(BuildError, match="and 35 more functions") as caught:
-        checks.check_native(get_target("android-x86_64"), folder)
+        checks.check_native(get_target("android-x86_64"), tmp_path)
     assert len(caught.value.names) == 40
 
 
-def test_a_check_that_saw_nothing_is_none(folder: Path) -> None:
-    with pytest.raises(BuildError, match="no binaries"):
-        checks.check_native(get_target("android-x86_64"), folder)
-    put(folder, archive({"a.o": elf("x86_64", {})}))
-    with pytest.raises(BuildError, match="has no code for android-x86_64"):
-        checks.check_native(get_target("android-x86_64"), folder)
-    file = put(folder, elf("x86_64", {"f": AVX + b"\xc3"}, stripped=True), "bin/program")
+def test_a_check_that_saw_nothing_is_none(tmp_path: Path) -> None:
     target = get_target("android-x86_64")
+    (tmp_path / "lib").mkdir()
+    with pytest.raises(BuildError, match="no binaries"):
+        checks.check_native(target, tmp_path)
+    (tmp_path / "lib/libx.a").write_bytes(archive({"a.o": elf("x86_64", {})}))
+    with pytest.raises(BuildError, match="has no code for android-x86_64"):
+        checks.check_native(target, tmp_path)
+    file = tmp_path / "program"
+    file.write_bytes(elf("x86_64", {"f": AVX + b"\xc3"}, stripped=True))
     with pytest.raises(BuildError, match="no table of symbols"):
-        checks.check_code(target, [file], folder)
-    (code,) = checks.check_code(target, [file], folder, prebuilt=[file]).code
+        checks.check_code(target, [file], tmp_path)
+    (code,) = checks.check_code(target, [file], tmp_path, prebuilt=[file]).code
     assert code.features == ("avx",)
     assert "stripped" in code.note

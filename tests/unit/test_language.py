@@ -26,6 +26,7 @@ CONFIG = {
     "num_key_value_heads": 3, "vocab_size": 49152, "intermediate_size": 1536, "rms_norm_eps": 1e-5,
     "rope_theta": 100000, "max_position_embeddings": 8192,
 }  # fmt: skip
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0}
 
 
 def test_gguf_says_the_same_as_hugging_face() -> None:
@@ -46,10 +47,7 @@ def test_gguf_says_the_same_as_hugging_face() -> None:
         ({"model_type": "qwen2", "sliding_window": 128, "use_sliding_window": False}, {"attention_qkv_bias": True}),
         ({"model_type": "qwen3", "head_dim": 128}, {"use_qk_norm": True, "qk_norm_before_rope": True, "head_dim": 128}),
         ({"model_type": "phi3", "partial_rotary_factor": 0.75}, {"partial_rotary_factor": 0.75}),
-        (
-            {"rope_scaling": {"rope_type": "llama3", "factor": 8.0}},
-            {"use_scaled_rope": True, "rope_scale_factor": 8, "use_hf_rope": False},
-        ),
+        ({"rope_scaling": LLAMA3}, {"use_scaled_rope": True, "rope_scale_factor": 8, "use_hf_rope": False}),
         ({"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}, "rope_theta": None}, {"rope_theta": 5e5}),
         ({"model_type": "mistral", "sliding_window": 4096}, {"use_qk_norm": False}),
     ],
@@ -64,10 +62,7 @@ def test_families_that_can_be_exported(change: dict[str, Any], want: dict[str, A
     [
         ({"model_type": "gemma3"}, "its architecture is 'gemma3'"),
         ({"rope_scaling": {"type": "yarn"}}, "its positions are scaled by 'yarn'"),
-        (
-            {"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 2.0}},
-            "its positions are scaled with other numbers",
-        ),
+        ({"rope_scaling": {**LLAMA3, "low_freq_factor": 2.0}}, "its positions are scaled with other numbers"),
         ({"model_type": "mistral", "sliding_window": 512}, "its attention sees 512 tokens"),
         ({"max_position_embeddings": 512}, "it was trained for 512 tokens, not 1024"),
         ({"hidden_size": None}, "its configuration lacks"),
@@ -212,19 +207,9 @@ class Sent:
 def test_tokens_are_told_as_they_come_and_nothing_else_is() -> None:
     told: list[Event] = []
     turns: list[Turn] = []
-
-    def turn(said: Turn) -> None:
-        turns.append(said)
-
-    sent = Sent()
-    prompt = Prompt(tokens=Path("prompt.npy"), vocabulary=9, flags=(), turn=turn)
-    hear = generate.hearing(
-        sent,  # type: ignore[arg-type]
-        "/runs/1",
-        prompt,
-        told.append,
-        NEVER,
-    )
+    sent: Any = Sent()
+    prompt = Prompt(tokens=Path("prompt.npy"), vocabulary=9, flags=(), turn=turns.append)
+    hear = generate.hearing(sent, "/runs/1", prompt, told.append, NEVER)
     for piece in (
         b"@@before\ncpu 0\ntok",
         b"en 12\r\ntoken 7\ntoken ",

@@ -51,9 +51,8 @@ def select(only: str = "", **parts: Any) -> Plan:
 
 
 def test_small_programs_with_the_default_engine_unless_more_is_asked_for() -> None:
-    assert keys(devices=("pi",)) == [
-        f"pi/linux-arm64/{ENGINE}/{name}" for name in ("mlp-fp32", "mlp-qs8", "matmul-fp32")
-    ]
+    small = ("mlp-fp32", "mlp-qs8", "matmul-fp32")
+    assert keys(devices=("pi",)) == [f"pi/linux-arm64/{ENGINE}/{name}" for name in small]
 
 
 def test_emulated_cpus_are_in_a_matrix_when_they_are_asked_for() -> None:
@@ -76,7 +75,6 @@ def test_emulated_cpus_are_in_a_matrix_when_they_are_asked_for() -> None:
     ("only", "programs"),
     [
         ("pi & mobilenet*", {"mobilenet_v2-fp32", "mobilenet_v2-qs8"}),
-        ("pi & mlp", {"mlp-fp32", "mlp-qs8"}),
         ("pi & mlp*", {"mlp-fp32", "mlp-qs8"}),
         ("pi & fp16", {"mlp-fp16"}),
         ("pi & mlp-fp16", {"mlp-fp16"}),
@@ -202,7 +200,6 @@ PHONE: Words = {
     [
         ("", True),
         ("  ", True),
-        ("phone", True),
         ("phon", False),
         ("phone & mlp*", True),
         ("phone&!mlp", False),
@@ -292,18 +289,14 @@ def test_the_command_writes_one_report_and_judges_it(inv: Inv, tmp_path: Path) -
     bad = passed(key=B, device="b", outcome="failed", latency=None, problem=problem(what="b is away."))
     write_atomic(jobs / "matrix-a" / "matrix.json", _job(A).model_dump_json(indent=1))
     write_atomic(jobs / "matrix-b" / "matrix.json", matrix(bad, finished="2026-11-21T09:00:00.000Z").model_dump_json())
-    env = {"SLIPWAY_DIST": str(tmp_path / "dist")}
     for words in (str(jobs), str(tmp_path)):  # its own result is no part of the next one
-        done = inv("matrix", "--merge", words, "--name", "all", env=env)
+        done = inv("matrix", "--merge", words, "--name", "all")
         assert done.returncode == 33, done.stderr
         assert "1 of 2 cells failed" in done.stderr
     reports = tmp_path / "dist" / "matrix" / "all"
-    assert {file.name for file in reports.iterdir()} == {
-        "matrix.json", "junit.xml", "report.html", "summary.md",
-    }  # fmt: skip
-    assert [cell["outcome"] for cell in json.loads((reports / "matrix.json").read_bytes())["cells"]] == [
-        "passed", "failed",
-    ]  # fmt: skip
+    assert {file.name for file in reports.iterdir()} == {"matrix.json", "junit.xml", "report.html", "summary.md"}
+    cells = json.loads((reports / "matrix.json").read_bytes())["cells"]
+    assert [cell["outcome"] for cell in cells] == ["passed", "failed"]
     assert "b is away." in (reports / "summary.md").read_text(encoding="utf-8")
 
 
@@ -357,13 +350,9 @@ def made(number: int, plan: str = "abc", commit: str = "c0ffee") -> Matrix:
         ([made(1), made(2), made(3), matrix(passed(), name="other")], "other of .* is not a part"),
     ],
 )
-def test_only_the_whole_is_merged(
-    parts: list[Matrix], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path / "dist"))
+def test_only_the_whole_is_merged(parts: list[Matrix], words: str, tmp_path: Path) -> None:
     for place, part in enumerate(parts):
-        (tmp_path / f"job-{place}").mkdir()
-        (tmp_path / f"job-{place}" / "matrix.json").write_text(part.model_dump_json(), encoding="utf-8")
+        write_atomic(tmp_path / f"job-{place}" / "matrix.json", part.model_dump_json())
     if words:
         with pytest.raises(ConfigError, match=words):
             room.merge([str(tmp_path)], request(name="all"))

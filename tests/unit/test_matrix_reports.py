@@ -65,11 +65,8 @@ def everything(hostile: str = "odd") -> Matrix:
         title=hostile, tags=(hostile,), cpu=hostile, board=hostile, kernel=hostile, governor=hostile,
         rounds=(Round(p50=10.0, min=9.0),) * 5,
     )  # fmt: skip
-    slow = first.model_copy(
-        update={
-            "latency": TIMES.model_copy(update={"p50": 20.0, "min": 19.0}), "rounds": (Round(p50=20.0, min=19.0),) * 5,
-        }
-    )  # fmt: skip
+    times = TIMES.model_copy(update={"p50": 20.0, "min": 19.0})
+    slow = first.model_copy(update={"latency": times, "rounds": (Round(p50=20.0, min=19.0),) * 5})
     bad = problem(what=hostile, cause=hostile, **{"try": hostile})
     names = {"key": f"{hostile}/x", "device": hostile, "program": hostile, "engine": hostile, "target": hostile}
     cells = (
@@ -77,10 +74,8 @@ def everything(hostile: str = "odd") -> Matrix:
         passed(cell(EMULATED), throttled=(hostile,), reused=True),
         passed().model_copy(update={**names, "outcome": "differs", "problem": bad}),
         passed().model_copy(update={"key": "a/b", "outcome": "failed", "problem": bad, "latency": None, "outputs": ()}),
-        passed(outcome="not run", latency=None, outputs=()).model_copy(update={"key": f"n/{hostile}"}),
-        passed(outputs=(OUTPUT.model_copy(update={"name": hostile, "max_abs": float("inf")}),)).model_copy(
-            update={"key": "i/n/f"}
-        ),
+        passed(key=f"n/{hostile}", outcome="not run", latency=None, outputs=()),
+        passed(key="i/n/f", outputs=(OUTPUT.model_copy(update={"name": hostile, "max_abs": float("inf")}),)),
     )
     return matrix(
         *cells, only=hostile, settings={"devices": [hostile], "retries": 2}, impossible=(impossible(hostile, hostile),),
@@ -282,12 +277,11 @@ def test_what_is_no_baseline_is_told(tmp_path: Path, text: str) -> None:
         load_matrix(file)
 
 
-def test_how_a_matrix_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_how_a_matrix_ends(tmp_path: Path) -> None:
     file = tmp_path / "base.json"
     room.check(matrix(), tmp_path, str(file))
     assert load_matrix(file).cells == (passed(),)
-    slow = Change(key=passed().key, what="latency p50", before="10 ms", now="20 ms", ratio=2.0, verdict="worse")
-    worse = (slow,)
+    worse = (Change(key=passed().key, what="latency p50", before="10 ms", now="20 ms", ratio=2.0, verdict="worse"),)
     bad = matrix(passed(latency=times(2)), baseline="base.json", threshold=0.1, changes=worse)
     with pytest.raises(RegressionError, match=r"1 figure is worse than base.json by more than 10%") as caught:
         room.check(bad, tmp_path, str(tmp_path / "never.json"))
@@ -302,9 +296,19 @@ def test_how_a_matrix_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     room.check(matrix(passed(), baseline="base.json", changes=worse), tmp_path)
 
 
-def rounds(*p50s: float, load: float | None = 0.5, hottest: float | None = None) -> CellResult:
-    made = tuple(Round(p50=each, min=0.9 * each, load=load, hottest_c=hottest) for each in p50s)
+def of_rounds(*made: Round) -> CellResult:
     return passed(rounds=made, latency=TIMES.model_copy(update={"p50": made[0].p50, "min": made[0].min}))
+
+
+def rounds(*p50s: float, load: float = 0.5, hottest: float | None = None) -> CellResult:
+    return of_rounds(*(Round(p50=each, min=0.9 * each, load=load, hottest_c=hottest) for each in p50s))
+
+
+def even(result: CellResult) -> CellResult:
+    """The same, in which the fastest execution of a round is as slow as all others."""
+    return result.model_copy(
+        update={"rounds": tuple(each.model_copy(update={"min": each.p50}) for each in result.rounds)}
+    )
 
 
 def latency(old: CellResult, new: CellResult, threshold: float = 0.1) -> Change:
@@ -334,8 +338,7 @@ def test_a_planted_regression_is_found() -> None:
 )
 def test_what_nobody_can_tell(new: CellResult, why: str) -> None:
     old = rounds(*(each.p50 for each in STEADY.rounds), hottest=40.0)
-    slow = new.model_copy(update={"rounds": tuple(each.model_copy(update={"min": each.p50}) for each in new.rounds)})
-    found = latency(old, slow)
+    found = latency(old, even(new))
     assert found.verdict == "cannot tell"
     assert why in found.why
     gain = latency(rounds(*SLOWER, load=9.5), STEADY)
@@ -350,12 +353,8 @@ def recorded(program: str, pair: int, factor: float = 1.0) -> tuple[CellResult, 
     """Two cells of five rounds, in turns, of recorded times around 10 ms; the second is ``factor`` times as slow."""
     middle = statistics.median(p50 for p50, _least in NOISE[program])
     times = [(10 * p50 / middle, 10 * least / middle) for p50, least in NOISE[program][10 * pair : 10 * pair + 10]]
-
-    def cell(some: list[tuple[float, float]], by: float) -> CellResult:
-        made = tuple(Round(p50=by * p50, min=by * least) for p50, least in some)
-        return passed(rounds=made, latency=TIMES.model_copy(update={"p50": made[0].p50, "min": made[0].min}))
-
-    return cell(times[0::2], 1.0), cell(times[1::2], factor)
+    first = of_rounds(*(Round(p50=p50, min=least) for p50, least in times[0::2]))
+    return first, of_rounds(*(Round(p50=factor * p50, min=factor * least) for p50, least in times[1::2]))
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -372,8 +371,7 @@ def test_most_of_what_is_a_third_slower_is_found_in_noise() -> None:
 
 
 def test_doubt_has_an_exit_code_of_its_own(tmp_path: Path) -> None:
-    new = rounds(12.0, 12.5)
-    new = new.model_copy(update={"rounds": tuple(each.model_copy(update={"min": each.p50}) for each in new.rounds)})
+    new = even(rounds(12.0, 12.5))
     changes = compare((STEADY,), [new], 0.1)
     found = matrix(new, baseline="base.json", threshold=0.1, changes=changes)
     with pytest.raises(UncertainError, match=r"1 figure may be worse than base\.json allows") as caught:

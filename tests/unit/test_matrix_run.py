@@ -19,17 +19,22 @@ from deploy.devices.inventory import Device
 from deploy.matrix import devices as matrix_devices
 from deploy.matrix import run as matrix_run
 from deploy.matrix.devices import Worker as DeviceWorker
-from deploy.matrix.model import CellResult, Problem
+from deploy.matrix.model import CellResult
 from deploy.matrix.plan import Cell, Exportable, Plan
 from deploy.matrix.run import Filling
 from deploy.run.result import Result
 from deploy.run.settings import Prompt, Settings
 from tests.support.matrices import EMULATED, MLP, SHELF, cell, problem
-from tests.unit.test_result import make
+from tests.unit.test_result import WRONG, make
 
 OTHER = Exportable("linear-fp32", "linear", "fp32", "pte")
 BENCH = SHELF.model_copy(update={"name": "bench"})
 HERE = Device(name="local", transport="local", target="linux-arm64")
+
+
+def bundle_in(folder: Path) -> Bundle:
+    """One without files, which nothing runs."""
+    return Bundle.model_construct(path=folder, manifest=cast("Manifest", SimpleNamespace(files=())))
 
 
 class Worker:
@@ -41,9 +46,7 @@ class Worker:
     together: set[frozenset[str]]
     meeting: threading.Barrier | None
 
-    def __init__(self, device: str) -> None:
-        self.device = device
-
+    def __init__(self, device: str) -> None: ...
     def run(self, device: Device, bundle: Bundle, where: Path, settings: dict[str, Any]) -> Iterator[Any]:
         key = device.name, where.name
         Worker.ran.append(key)
@@ -70,14 +73,9 @@ class Watcher:
     def __init__(self) -> None:
         self.prepared: list[str] = []
         self.seen: list[CellResult] = []
-
-    def preparing(self, what: str) -> None:
-        self.prepared.append(what)
+        self.preparing, self.finished = self.prepared.append, self.seen.append
 
     def working(self, device: str, what: str) -> None: ...
-
-    def finished(self, cell: CellResult) -> None:
-        self.seen.append(cell)
 
 
 @pytest.fixture
@@ -89,7 +87,7 @@ def filling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def make_filling(*cells: Cell, **options: Any) -> Filling:
         values: dict[str, Any] = {
-            "plan": Plan(cells, ()), "build": lambda _t, _e: Bundle.model_construct(path=tmp_path, manifest=MANIFEST),
+            "plan": Plan(cells, ()), "build": lambda _t, _e: bundle_in(tmp_path),
             "export": lambda programs: {each: tmp_path / each.name for each in programs}, "watcher": Watcher(),
             "journal": Journal(tmp_path / "cells.jsonl", CellResult), "settings": lambda _cell: {}, **options,
         }  # fmt: skip
@@ -99,9 +97,6 @@ def filling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return make_filling
 
 
-MANIFEST = cast("Manifest", SimpleNamespace(files=()))
-
-
 def outcomes(filling: Filling) -> dict[str, str]:
     return {f"{each.device}/{each.program}": each.outcome for each in filling.all()}
 
@@ -109,9 +104,8 @@ def outcomes(filling: Filling) -> dict[str, str]:
 def test_each_bundle_and_program_is_made_once(filling: Any) -> None:
     made = filling(cell(), cell(BENCH), cell(program=OTHER), cell(BENCH, OTHER, "executorch"))
     made.go()
-    assert made.watcher.prepared == [
-        "bundle lean for linux-arm64", "bundle executorch for linux-arm64", "2 programs",
-    ]  # fmt: skip
+    prepared = ["bundle lean for linux-arm64", "bundle executorch for linux-arm64", "2 programs"]
+    assert made.watcher.prepared == prepared
     assert set(outcomes(made).values()) == {"passed"}
     assert [each.key for each in made.all()] == [each.key for each in made.plan.cells]
 
@@ -128,7 +122,7 @@ def test_what_cannot_be_made_fails_its_cells_alone(filling: Any, tmp_path: Path)
     def build(_target: str, engine: str) -> Bundle:
         if engine == "executorch":
             raise BuildError("It does not compile.")
-        return Bundle.model_construct(path=tmp_path, manifest=MANIFEST)
+        return bundle_in(tmp_path)
 
     def export(programs: Sequence[Exportable]) -> dict[Exportable, Any]:
         return {MLP: tmp_path / "mlp-fp32", OTHER: ExportError("No such operator.")}
@@ -143,8 +137,6 @@ def test_what_cannot_be_made_fails_its_cells_alone(filling: Any, tmp_path: Path)
 
 
 def test_errors_and_differences_are_told_apart(filling: Any) -> None:
-    from tests.unit.test_result import WRONG
-
     Worker.answers = {("shelf", "mlp-fp32"): problem(), ("bench", "mlp-fp32"): make(outputs=(WRONG,))}
     made = filling(cell(), cell(BENCH))
     made.go()
@@ -208,9 +200,8 @@ def test_a_fault_of_our_own_is_not_swallowed(filling: Any) -> None:
 
 
 def test_rounds_take_turns_on_real_devices(filling: Any) -> None:
-    emulated = cell(EMULATED)
     Worker.answers = {("emu", "mlp-fp32"): make(emulated=True)}
-    made = filling(cell(), cell(program=OTHER), emulated, rounds=3)
+    made = filling(cell(), cell(program=OTHER), cell(EMULATED), rounds=3)
     made.go()
     assert Worker.ran.count(("emu", "mlp-fp32")) == 1
     real = [program for device, program in Worker.ran if device == "shelf"]
@@ -277,8 +268,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def run(worker: DeviceWorker, tmp_path: Path) -> list[Any]:
-    bundle = Bundle.model_construct(path=tmp_path, manifest=None)  # type: ignore[arg-type]
-    return list(worker.run(SHELF, bundle, tmp_path, Settings(num_executions=1)))
+    return list(worker.run(SHELF, bundle_in(tmp_path), tmp_path, Settings(num_executions=1)))
 
 
 def test_events_and_answers_come_through_one_process(worker: Any, tmp_path: Path) -> None:
@@ -298,9 +288,7 @@ def test_its_death_is_told_and_the_next_cell_has_a_new_one(worker: Any, tmp_path
     made = worker(f"sys.stdin.readline(); say(event='note', text='on the way'); {last}sys.exit('out of cheese')")
     for _ in range(2):
         said, told = run(made, tmp_path)
-        assert said == "on the way"
-        assert isinstance(told, Problem)
-        assert told.error == "host"
+        assert (said, told.error) == ("on the way", "host")
         assert "exit 1" in told.what
         assert told.cause == "out of cheese" or told.cause.endswith("; out of cheese")
 
@@ -311,8 +299,7 @@ def test_an_interruption_ends_it(worker: Any, tmp_path: Path, monkeypatch: pytes
         monkeypatch.setattr(matrix_devices, "CLEANUP", 0.5)
     deaf = "" if willing else "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
     made = worker(f"import time\n{deaf}sys.stdin.readline(); say(event='note', text='busy')\ntime.sleep(600)")
-    bundle = Bundle.model_construct(path=tmp_path, manifest=None)  # type: ignore[arg-type]
-    answers = made.run(SHELF, bundle, tmp_path, Settings())
+    answers = made.run(SHELF, bundle_in(tmp_path), tmp_path, Settings())
     assert next(answers) == "busy"
     made.interrupt()
     child = made._child

@@ -8,14 +8,15 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from commands import export as command
 from core.errors import ConfigError, ExportError, SlipwayError
+from core.files import write_atomic
 from core.paths import ROOT
 from deploy.matrix.plan import Exportable
 from models import export, request, warm
@@ -32,7 +33,6 @@ SOURCE = "def make_model():\n    return None\n"
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A user's file."""
     path = tmp_path / "net.py"
     path.write_text(SOURCE)
     return path
@@ -40,12 +40,9 @@ def file(tmp_path: Path) -> Path:
 
 def pretend(wanted: request.Request, **changes: Any) -> None:
     """Leave what an export of ``wanted`` would leave, as far as is looked at."""
-    wanted.folder.mkdir(parents=True)
-    (wanted.folder / "model.pte").write_bytes(b"12345")
+    write_atomic(wanted.folder / "model.pte", "12345")
     (wanted.folder / "output0.npy").write_bytes(b"123")
-    description = {
-        "export_key": key(wanted), "files": {"model.pte": 5, "output0.npy": 3}, **changes
-    }  # fmt: skip
+    description = {"export_key": key(wanted), "files": {"model.pte": 5, "output0.npy": 3}, **changes}
     (wanted.folder / "program.json").write_text(json.dumps(description))
 
 
@@ -56,8 +53,7 @@ def test_programs_are_named_after_file_and_function(file: Path, tmp_path: Path) 
     assert wanted.zoo is None
     files = [tmp_path / folder / "net.py" for folder in ("a", "b")]
     for path in files:
-        path.parent.mkdir()
-        path.write_text(SOURCE)
+        write_atomic(path, SOURCE)
     first, second = (resolve(f"{path}:make_model", out=tmp_path) for path in files)
     assert (first.name, first.folder) == ("net-make_model-fp32", tmp_path / "net-make_model-fp32")
     assert (second.folder.parent, second.name) == (tmp_path, second.folder.name)
@@ -92,7 +88,7 @@ def test_the_key_depends_on_each_choice(file: Path) -> None:
 def test_the_key_follows_the_code_that_exports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     before = key(resolve("mlp"))
     for path in HERE.glob("*.py"):
-        (tmp_path / path.name).write_text(path.read_text())
+        shutil.copy(path, tmp_path)
     for folder in filter(None, CODE):
         shutil.copytree(HERE / folder, tmp_path / folder)
     monkeypatch.setattr(request, "HERE", tmp_path)
@@ -100,10 +96,7 @@ def test_the_key_follows_the_code_that_exports(monkeypatch: pytest.MonkeyPatch, 
     (tmp_path / "samples" / "taking.py").write_text("# changed\n")
     assert key(resolve("mlp")) != before
     shutil.copy(HERE / "samples" / "taking.py", tmp_path / "samples")
-    (tmp_path / "onnx").mkdir()
-    for path in (HERE / "onnx").iterdir():
-        if path.suffix == ".py":
-            (tmp_path / "onnx" / path.name).write_text(path.read_text())
+    shutil.copytree(HERE / "onnx", tmp_path / "onnx")
     as_onnx = key(resolve("mlp", format="onnx"))
     (tmp_path / "onnx" / "making.py").write_text("# changed\n")
     assert key(resolve("mlp", format="onnx")) != as_onnx
@@ -112,9 +105,7 @@ def test_the_key_follows_the_code_that_exports(monkeypatch: pytest.MonkeyPatch, 
     assert key(resolve("mlp")) != before
 
 
-def test_the_key_follows_versions_and_weights_are_trained_or_random(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_key_follows_versions_and_weights_are_trained_or_random(monkeypatch: pytest.MonkeyPatch) -> None:
     before = key(resolve("mlp"))
     monkeypatch.setattr(request, "versions", lambda _: {"torch": "9.9", "executorch": "1"})
     assert key(resolve("mlp")) != before
@@ -221,8 +212,11 @@ def test_what_an_onnx_cannot_be() -> None:
     assert key(as_onnx) != key(resolve("mlp"))
 
 
+Run = Callable[[str], dict[str, dict[str, Any]]]
+
+
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[Callable[[str], dict[str, dict[str, Any]]]]:
+def run(tmp_path: Path) -> Iterator[Run]:
     """Run lines as a user's file and give what they depend on."""
     source = tmp_path / "user" / "net.py"
     source.parent.mkdir()
@@ -239,14 +233,10 @@ def run(tmp_path: Path) -> Iterator[Callable[[str], dict[str, dict[str, Any]]]]:
         for name in own:
             del sys.modules[name]
         assert set(own) <= set(sys.modules) - before | set(own)
-        parsed: dict[str, dict[str, Any]] = json.loads(json.dumps(found))
-        return parsed
+        return cast("dict[str, dict[str, Any]]", json.loads(json.dumps(found)))
 
     yield call
     sys.path[:] = path
-
-
-Run = Callable[[str], dict[str, dict[str, Any]]]
 
 
 def test_files_that_are_read_are_noted(run: Run, tmp_path: Path) -> None:
@@ -282,7 +272,6 @@ def test_what_changes_behind_the_files_look_is_noticed(run: Run, tmp_path: Path)
     os.utime(other, (1, 1))
     other.replace(weights)
     assert noted.changed(found) == f"{weights} has changed"
-    weights = tmp_path / "w.bin"
     weights.write_bytes(b"0000")
     before = noted.looks(weights)
     weights.write_bytes(b"00000")
@@ -291,8 +280,7 @@ def test_what_changes_behind_the_files_look_is_noticed(run: Run, tmp_path: Path)
 
 def test_another_checkpoint_in_a_listed_folder_is_noticed(run: Run, tmp_path: Path) -> None:
     folder = tmp_path / "checkpoints"
-    folder.mkdir()
-    (folder / "1.pt").write_text("1")
+    write_atomic(folder / "1.pt", "1")
     found = run(f"import glob; glob.glob({str(folder)!r} + '/*.pt')")
     assert noted.changed(found) == ""
     (folder / ".hidden").write_text("1")
@@ -305,8 +293,7 @@ def test_modules_from_anywhere_and_versions_of_packages_count(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared = tmp_path / "shared"
-    shared.mkdir()
-    (shared / "slipway_shared_part.py").write_text("WIDTH = 4\n")
+    write_atomic(shared / "slipway_shared_part.py", "WIDTH = 4\n")
     found = run(f"import sys; sys.path.insert(0, {str(shared)!r}); import slipway_shared_part")
     assert str(shared / "slipway_shared_part.py") in found["files"]
     assert "slipway_shared_part" not in sys.modules
@@ -325,15 +312,13 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         raise ExportError(f"{request.name}: Lowering failed.", "no kernel", "another scheme")
 
     monkeypatch.setattr(export, "export_request", fail)
+    monkeypatch.setattr(warm, "attempt", lambda requests, force, at_once: export.attempt(requests, force))
+    monkeypatch.setattr("core.environment.ensure_export", lambda: None)
     return tried
 
 
 @pytest.mark.usefixtures("refusing")
-def test_failures_are_said_once_and_the_only_one_is_left_to_the_error(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, dist: Path
-) -> None:
-    monkeypatch.setattr(warm, "attempt", lambda requests, force, at_once: export.attempt(requests, force))
-    monkeypatch.setattr("core.environment.ensure_export", lambda: None)
+def test_failures_are_said_once_and_the_only_one_is_left_to_the_error(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ExportError, match=r"^mlp-qs8: Lowering failed\.\n"):
         command.exported([resolve("mlp", "qs8")])
     assert capsys.readouterr().err == ""
@@ -347,13 +332,7 @@ def test_failures_are_said_once_and_the_only_one_is_left_to_the_error(
     ]  # fmt: skip
 
 
-def test_a_matrix_tries_each_program_once(refusing: list[str], monkeypatch: pytest.MonkeyPatch, dist: Path) -> None:
-    def attempt(requests: Sequence[Request], force: bool, at_once: int) -> dict[str, SlipwayError]:
-        assert (force, at_once) == (False, 1)
-        return export.attempt(requests, force)
-
-    monkeypatch.setattr(warm, "attempt", attempt)
-    monkeypatch.setattr("core.environment.ensure_export", lambda: None)
+def test_a_matrix_tries_each_program_once(refusing: list[str]) -> None:
     programs = [Exportable(f"mlp-{scheme}", "mlp", scheme, "pte") for scheme in ("fp32", "qs8")]
     programs += [
         Exportable("mlp-qs8-none", "mlp", "qs8", "pte", variant="none"),

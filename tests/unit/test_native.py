@@ -12,6 +12,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from core.errors import BuildError, BundleError
+from core.files import write_atomic
 from core.formats.bundle import SBOM, Checks, FileEntry, Native
 from toolchains.bundle import conan, inputs, native, sbom
 from toolchains.bundle.making import Job
@@ -26,8 +27,7 @@ def package(folder: Path, name: str, *files: str, source: dict[str, str] | None 
     """A Conan package in ``folder``, and its node in a graph."""
     root = folder / name
     for file in (*files, "licenses/LICENSE"):
-        (root / file).parent.mkdir(parents=True, exist_ok=True)
-        (root / file).write_text(name, encoding="utf-8")
+        write_atomic(root / file, name)
     if source:
         (root / sbom.RECORD).write_text(json.dumps(source), encoding="utf-8")
     return {
@@ -38,25 +38,17 @@ def package(folder: Path, name: str, *files: str, source: dict[str, str] | None 
 
 
 def graph_of(*nodes: dict[str, Any]) -> dict[str, Any]:
-    root: dict[str, Any] = {
-        "ref": "conanfile",
-        "name": None,
-        "context": "host",
-        "test": False,
-        "license": None,
-        "dependencies": {},
-    }
-    root["dependencies"] = {str(number): {"build": False} for number in range(1, len(nodes) + 1)}
-    return {"nodes": {"0": root, **{str(number): node for number, node in enumerate(nodes, 1)}}}
+    numbered = {str(number): node for number, node in enumerate(nodes, 1)}
+    root: dict[str, Any] = {"ref": "conanfile", "name": None, "context": "host", "test": False, "license": None}
+    root["dependencies"] = {number: {"build": False} for number in numbered}
+    return {"nodes": {"0": root, **numbered}}
 
 
 @pytest.fixture
 def made(dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The builds that were really made; packages that take no time."""
     found: list[str] = []
-    recipes = tmp_path / "checkout" / "recipes" / "xnnpack"
-    recipes.mkdir(parents=True)
-    (recipes / "config.yml").write_text("1", encoding="utf-8")
+    write_atomic(tmp_path / "checkout/recipes/xnnpack/config.yml", "1")
     monkeypatch.setattr(inputs, "ROOT", tmp_path / "checkout")
     node = package(tmp_path / "conan", "xnnpack", "lib/libXNNPACK.a", "include/xnnpack.h", source=PIN)
 
@@ -77,7 +69,6 @@ def test_what_decides_is_watched(made: list[str], tmp_path: Path) -> None:
     first = native.build_native("linux-arm64", "zig")
     assert native.build_native("linux-arm64", "zig") == first
     assert made == ["linux-arm64 zig debian"]
-    native.build_native("linux-arm64", "zig")
     (tmp_path / "checkout/recipes/xnnpack/config.yml").write_text("2", encoding="utf-8")
     native.build_native("linux-arm64", "zig")
     native.build_native("linux-arm64", "zig", sources="git")
@@ -105,13 +96,9 @@ def test_a_manifest_says_where_everything_came_from(made: list[str]) -> None:
         Native.load(built.path.parent / "nowhere")
 
 
-@pytest.fixture(autouse=True)
-def unset(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_shared_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SLIPWAY_CCACHE", "SLIPWAY_CCACHE_REMOTE"):
         monkeypatch.delenv(name, raising=False)
-
-
-def test_nothing_is_shared_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CCACHE_REMOTE_STORAGE", "redis://elsewhere")
     monkeypatch.setenv("CONAN_PASSWORD", "secret")
     assert "CONAN_PASSWORD" not in conan._environment()
@@ -124,8 +111,7 @@ GIT = {"place": "git", "url": "https://example.org/cpuinfo.git", "commit": "c" *
 
 def problems(document: dict[str, Any]) -> str:
     """What CycloneDX's own schema has against the document; empty when nothing."""
-    found = JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(document))
-    return str(found or "")
+    return str(JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(document)) or "")
 
 
 @pytest.fixture

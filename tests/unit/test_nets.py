@@ -46,29 +46,24 @@ def test_packages_go_into_a_folder_of_their_own_whole_or_not_at_all(
     assert "--require-hashes" in asked[1]
 
 
+def _figure(ms: float, load: float, rss: int, far: float) -> Figure:
+    p50_ms = {threads: ms / threads for threads in THREADS}
+    return Figure(p50_ms=p50_ms, load_ms=load, peak_rss_bytes=rss, apart=far)
+
+
 def _measured(p50: float, far: float = 0.1) -> Measured:
-    def figure(ms: float, load: float, rss: int, far: float) -> Figure:
-        p50_ms = {threads: ms / threads for threads in THREADS}
-        return Figure(p50_ms=p50_ms, load_ms=load, peak_rss_bytes=rss, apart=far)
-
-    figures = {
-        "lean": figure(p50, 1.0, 8_000_000, far), nets.CACHED: figure(p50, 0.2, 8_000_000, far),
-        "executorch": figure(1.0, 2.0, 10_000_000, 0.1),
-    }  # fmt: skip
-    return Measured(figures=figures)
+    lean, cached = (_figure(p50, load, 8_000_000, far) for load in (1.0, 0.2))
+    return Measured(figures={"lean": lean, nets.CACHED: cached, "executorch": _figure(1.0, 2.0, 10_000_000, 0.1)})
 
 
-def _rows() -> list[nets.Row]:
+def test_means_are_geometric_and_marked_where_the_aim_is_missed() -> None:
     other, third = (Exported(Net(name, "", {}, ("fp32",)), "fp32") for name in ("other", "third"))
-    return [
+    rows = [
         (FP32, _measured(0.5)), (other, _measured(2.0, far=0.5)), (third, _measured(1.0)),
         (Exported(NET, "fp16"), _measured(0.5)),
         (Exported(NET, "qs8"), Measured(figures={"lean": Figure(error="no rule")})),
     ]  # fmt: skip
-
-
-def test_means_are_geometric_and_marked_where_the_aim_is_missed() -> None:
-    assert nets.short(_rows()) == [
+    assert nets.short(rows) == [
         ["fp32", "3", "1.00 (!)", "1.00 (!)", "0.50 (!)", "0.10", "0.80", "1: other 2.00"],
         ["fp16", "1", "0.50", "0.50", "0.50 (!)", "0.10", "0.80", "none"],
         ["all", "4", "0.84 (!)", "0.84 (!)", "0.50 (!)", "0.10", "0.80", "1"],

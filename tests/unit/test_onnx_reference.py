@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,15 @@ from deploy.run.job import check_engine, load_job
 from deploy.run.needs import Method, ProgramFacts, ProgramNeeds, lacking
 from deploy.run.preflight import check, failure
 from deploy.run.settings import engine_flags
+from models.onnx import host
+from models.onnx.host import as_moved
+from models.reference.host import Host
 from tests.unit.test_preflight import FACTS, PI, bundle
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _packages() -> Iterator[None]:
+def _packages() -> None:
     ensure_onnx()
-    yield
 
 
 def request(folder: Path, value: Any, shapes: str = "", conv: bool = False) -> dict[str, Any]:
@@ -50,26 +51,11 @@ def tensor(element: str, *shape: Any) -> Any:
     return helper.make_tensor_value_info("x", getattr(TensorProto, element), list(shape))
 
 
-def value(kind: str) -> Any:
-    """An input that is no tensor."""
-    from onnx import TensorProto, helper
-
-    numbers = helper.make_tensor_type_proto(TensorProto.FLOAT, [2])
-    made = {
-        "sequence": helper.make_sequence_type_proto(numbers),
-        "map": helper.make_map_type_proto(TensorProto.INT64, numbers),
-        "optional value": helper.make_optional_type_proto(numbers),
-    }
-    return helper.make_value_info("x", made[kind])
-
-
 @pytest.mark.parametrize(
     "element",
     ["FLOAT", "DOUBLE", "FLOAT16", "BOOL", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64"],
 )
 def test_every_type_of_numbers_runs(tmp_path: Path, element: str) -> None:
-    from models.onnx import host
-
     (output,) = host._run(request(tmp_path, tensor(element, 2)))["outputs"]
     assert output["dtype"] == host._NUMBERS[element.lower()]
 
@@ -83,8 +69,6 @@ def test_every_type_of_numbers_runs(tmp_path: Path, element: str) -> None:
     ],
 )
 def test_other_elements_are_named(tmp_path: Path, element: str, said: str, fix: str) -> None:
-    from models.onnx import host
-
     with pytest.raises(host.Refused, match=f"^Input x {said}") as caught:
         host._run(request(tmp_path, tensor(element, 2)))
     assert fix in caught.value.fix
@@ -92,8 +76,6 @@ def test_other_elements_are_named(tmp_path: Path, element: str, said: str, fix: 
 
 
 def test_sizes_that_are_open_are_named(tmp_path: Path) -> None:
-    from models.onnx import host
-
     model = tensor("FLOAT", "batch size", 3, "h", None)
     with pytest.raises(host.Refused, match=r"^sizes of x are not fixed, and were taken as 1") as caught:
         host._run(request(tmp_path, model, conv=True))
@@ -115,8 +97,6 @@ def test_a_model_in_onnx_runtimes_own_format_runs(tmp_path: Path, operator: str,
     import onnxruntime
     from onnx import TensorProto, helper
 
-    from models.onnx import host
-
     scale = helper.make_tensor("scale", TensorProto.FLOAT, [], [0.5])
     zero = helper.make_tensor("zero", TensorProto.UINT8, [], [3])
     inputs, others = (["x", "scale", "zero"], []) if quantized else (["x"], ["step", "middle"])
@@ -137,9 +117,6 @@ def test_a_model_in_onnx_runtimes_own_format_runs(tmp_path: Path, operator: str,
 def test_the_advice_of_the_other_end_is_passed_on(
     tmp_path: Path, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from models.onnx import host
-    from models.reference.host import Host
-
     def request(*_: object) -> None:
         raise ExportError("It does not run.", "Input x is text", "tokenize outside", names)
 
@@ -201,7 +178,6 @@ def test_the_preflight_names_operator_sets_and_unknown_operators() -> None:
     rows = {row.check: (row.needs, row.has) for row in found}
     assert rows["operator sets"] == ("ai.onnx 20, com.microsoft 1", "known")
     assert failure(found, PI, offered) is None
-    offered = bundle(engine="onnxruntime", backends=(), operators=())
     needs = _needs(missing_operators=("Frobnicate",))
     assert lacking(needs, "forward") == ("Frobnicate",)
     error = failure(check(offered, FACTS, needs, "forward", upload_bytes=1, program_bytes=1), PI, offered)
@@ -212,9 +188,6 @@ def test_the_preflight_names_operator_sets_and_unknown_operators() -> None:
 
 def test_room_is_given_to_outputs_that_flipped_roundings_move_far_and_to_no_other() -> None:
     """MobileNetV2 in 8 bits with trained weights: XNNPACK's provider and the CPU's are both right, and 1.24 apart."""
-    from models.onnx import host
-    from models.onnx.host import as_moved
-
     x = np.linspace(-3, 3, 1000, dtype=np.float32)
 
     def run(given: list[Any]) -> list[Any]:

@@ -39,17 +39,11 @@ def bundle(needs: Needs = NEEDS, **offers: Any) -> Bundle:
 
 
 def rows(
-    facts: DeviceFacts = FACTS,
-    needs: Needs = NEEDS,
-    method: Method = METHOD,
-    upload: int = 1000,
-    program: int = 1000,
-    outputs: int = 0,
+    facts: DeviceFacts = FACTS, method: Method = METHOD, of: Bundle | None = None, upload: int = 1000, outputs: int = 0
 ) -> list[Finding]:
     described = ProgramNeeds(methods=(method,))
     return check(
-        bundle(needs), facts, described, "forward",
-        upload_bytes=upload, program_bytes=program, output_bytes=outputs,
+        of or bundle(), facts, described, "forward", upload_bytes=upload, program_bytes=1000, output_bytes=outputs
     )  # fmt: skip
 
 
@@ -68,8 +62,7 @@ def test_all_is_well_or_all_that_lacks_is_named() -> None:
     assert bad(found) == ["operators"]
     error = failure(found, PI, bundle())
     assert isinstance(error, MissingOperatorError)
-    assert error.exit_code == 13
-    assert error.names == ("aten::a.out", "aten::b.out")
+    assert (error.exit_code, error.names) == (13, ("aten::a.out", "aten::b.out"))
     assert "aten::b.out" in str(error)
     method = METHOD.model_copy(update={"backends": ("QnnBackend",), "missing_backends": ("QnnBackend",)})
     error = failure(rows(method=method), PI, bundle())
@@ -105,12 +98,12 @@ def test_what_a_bundle_needs_of_the_system() -> None:
     assert bad(rows(FACTS.model_copy(update={"glibc": "2.100"}))) == []
     hard = NEEDS.model_copy(update={"machine": "armv7l", "float_abi": "hard", "loader": "/lib/ld-linux-armhf.so.3"})
     soft = FACTS.model_copy(update={"machine": "armv7l", "loaders": ("/lib/ld-linux.so.3",)})
-    found = rows(soft, hard)
+    found = rows(soft, of=bundle(hard))
     assert bad(found) == ["float ABI", "loader"]
     assert next(finding for finding in found if finding.check == "float ABI").has == "soft"
     static = Needs(os="linux", machine="aarch64", libc="static")
     bare = FACTS.model_copy(update={"loaders": (), "libraries": (), "glibc": "", "libc": "", "glibcxx": ""})
-    assert bad(rows(bare, static)) == []
+    assert bad(rows(bare, of=bundle(static))) == []
 
 
 def test_space_and_memory_that_a_run_takes() -> None:
@@ -121,7 +114,7 @@ def test_space_and_memory_that_a_run_takes() -> None:
     assert bad(rows(full, upload=1_000_000, outputs=2_500_000)) == ["free space"], "an upload leaves a margin, too"
     method = METHOD.model_copy(update={"planned_bytes": 2 << 30})
     assert bad(rows(method=method)) == ["memory"]
-    (memory,) = [finding for finding in rows(method=method) if finding.check == "memory"]
+    (memory,) = (finding for finding in rows(method=method) if finding.check == "memory")
     assert (memory.needs, memory.has) == ("2.16 GB", "1.07 GB")
     assert bad(rows(method=METHOD.model_copy(update={"planned_bytes": 1 << 20}))) == []
 
@@ -151,27 +144,22 @@ def test_what_the_device_does_not_tell_does_not_stop() -> None:
 def test_another_engine_is_advised_where_it_has_what_lacks(engine: str, names: tuple[str, ...], advised: str) -> None:
     method = METHOD.model_copy(update={"operators": names, "missing_operators": names})
     one = bundle(engine=engine, operators=())
-    found = check(one, FACTS, ProgramNeeds(methods=(method,)), "forward", upload_bytes=0, program_bytes=0)
-    error = failure(found, PI, one)
-    assert error is not None
-    assert error.names == names
+    error = failure(rows(method=method, of=one), PI, one)
+    assert error and error.names == names
     assert [one for one in ("executorch", "lean") if f"--engine {one}" in error.hint] == [advised] * bool(advised)
 
 
 def test_a_selective_bundle_lacks_what_it_was_not_linked_with() -> None:
     """Its empty list means none, where an engine's own means that it does not tell."""
     method = METHOD.model_copy(update={"operators": ("aten::add.out", "aten::a.out", "aten::b.out")})
-    described = ProgramNeeds(methods=(method,))
     for offered, missing in (((), ("XnnpackBackend", *method.operators)), (("aten::a.out",), method.operators[::2])):
         selective = bundle(backends=("XnnpackBackend",) if offered else (), operators=offered, programs=("mlp-fp32",))
-        found = check(selective, FACTS, described, "forward", upload_bytes=0, program_bytes=0)
-        error = failure(found, PI, selective)
+        error = failure(rows(method=method, of=selective), PI, selective)
         assert isinstance(error, MissingOperatorError)
         assert error.names == missing
         assert "./inv build --target linux-arm64 --ops-from" in error.hint
         assert "nothing was uploaded" in error.what
-    full = bundle(operators=())
-    assert bad(check(full, FACTS, described, "forward", upload_bytes=0, program_bytes=0)) == []
+    assert bad(rows(method=method, of=bundle(operators=()))) == []
 
 
 def test_the_gravest_class_has_all_findings_and_a_full_disk_one_of_its_own() -> None:
@@ -189,10 +177,8 @@ def test_the_gravest_class_has_all_findings_and_a_full_disk_one_of_its_own() -> 
     assert error.exit_code == 23
     other = Device(name="local", transport="local", target="linux-x86_64")
     error = failure(rows(FACTS.model_copy(update={"machine": "x86_64"})), other, bundle())
-    assert error is not None
-    assert error.hint == "./inv deploy --device local --target linux-x86_64"
-    texts = [size(number) for number in (0, 999, 14_000_000, 20_000_000_000)]
-    assert texts == ["0 B", "999 B", "14 MB", "20 GB"]
+    assert error and error.hint == "./inv deploy --device local --target linux-x86_64"
+    assert [size(number) for number in (0, 999, 14_000_000, 20_000_000_000)] == ["0 B", "999 B", "14 MB", "20 GB"]
 
 
 OWN = NEEDS.model_copy(
@@ -214,7 +200,7 @@ def test_a_bundle_with_a_c_library_of_its_own_runs_on_any_system_whose_kernel_is
     change: dict[str, Any], verdict: str
 ) -> None:
     facts = FACTS.model_copy(update={"glibcxx": "", "libraries": (), **change})
-    found = check(bundle(OWN), facts, ProgramNeeds(methods=(METHOD,)), "forward", upload_bytes=0, program_bytes=0)
+    found = rows(facts, of=bundle(OWN))
     assert bad(found) == ["Linux"] * (verdict == "bad")
     (row,) = [row for row in found if row.check == "Linux"]
     assert (row.needs, row.has, row.verdict) == ("≥ 4.11.0", facts.kernel, verdict)

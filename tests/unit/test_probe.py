@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -28,24 +27,18 @@ raspberrypi
 
 @@home
 /home/pi
-
 @@root
 /home/pi/.slipway
-
 @@near
 /home/pi
-
 @@writable
 yes
-
 @@df
 /dev/mmcblk0p2        30000000 9000000  20000000      31% /
-
 @@mounts
 /dev/mmcblk0p2 / ext4 rw,noatime 0 0
 tmpfs /home tmpfs rw,noexec 0 0
 /dev/sda1 /home/pi ext4 rw,nosuid 0 0
-
 @@cpuinfo
 processor\t: 0
 BogoMIPS\t: 108.00
@@ -54,37 +47,28 @@ CPU implementer\t: 0x41
 CPU part\t: 0xd08
 
 Model\t\t: Raspberry Pi 4 Model B Rev 1.4
-
 @@board
 Raspberry Pi 4 Model B Rev 1.4\0
-
 @@cores
 4
-
 @@memory
 MemTotal:        3885396 kB
 MemFree:          100000 kB
 MemAvailable:    3500000 kB
-
 @@loaders
 /lib/ld-linux-aarch64.so.1
-
 @@libraries
 libc.so.6 /lib/aarch64-linux-gnu/libc.so.6
-
 @@glibc
 GLIBC_2.17
 GLIBC_2.9
 GLIBC_2.36
-
 @@glibcxx
 GLIBCXX_3.4.9
 GLIBCXX_3.4.30
-
 @@tools
 sha256sum
 stat
-
 @@end
 """
 
@@ -106,8 +90,7 @@ def test_noexec_and_what_is_not_told() -> None:
     assert parse(PI.replace("@@near\n/home/pi\n", "@@near\n/home\n")).noexec
     assert not parse(PI.replace("@@near\n/home/pi\n", "@@near\n/homestead\n")).noexec
     assert parse(PI.replace("/dev/sda1 /home/pi", "tmpfs /home/pi tmpfs rw,noexec 0 0\nx /y")).noexec
-    bare = "\n@@system\nLinux\nx86_64\n6.1\n@@root\n/x\n@@end\n"
-    facts = parse(bare)
+    facts = parse("\n@@system\nLinux\nx86_64\n6.1\n@@root\n/x\n@@end\n")
     assert (facts.free, facts.glibc, facts.libc, facts.cpu_features, facts.cores) == (None, "", "", (), 1)
     facts = parse(PI.replace("ld-linux-aarch64.so.1", "ld-linux-armhf.so.3"))
     assert (facts.machine, facts.loaders) == ("aarch64", ("/lib/ld-linux-armhf.so.3",))
@@ -256,13 +239,8 @@ def test_signs_of_throttling(before: dict[str, int], after: dict[str, int], word
 
 
 def test_cores_and_governors_are_checked() -> None:
-    assert [mask_of(cores) for cores in ("", "0", "0,2-3", "63", "64")] == [
-        "",
-        "1",
-        "d",
-        "8" + "0" * 15,
-        "1" + "0" * 16,
-    ]
+    masks = {"": "", "0": "1", "0,2-3": "d", "63": "8" + "0" * 15, "64": "1" + "0" * 16}
+    assert {cores: mask_of(cores) for cores in masks} == masks
     for wrong in ("a", "3-1", "1;2", "-1"):
         with pytest.raises(UsageError, match="is not a list of cores"):
             mask_of(wrong)
@@ -272,9 +250,8 @@ def test_cores_and_governors_are_checked() -> None:
     assert Settings.parse({"cpu_threads": 0, "retries": "3"}).retries == 3
 
 
-def test_cores_are_set_and_what_the_program_says_is_not_the_devices_state(tmp_path: Path) -> None:
-    argv = wrapped(["echo", "load 4711"], "")
-    done = run(LocalTransport(), argv, deadline=Deadline.after(20))
+def test_cores_are_set_and_what_the_program_says_is_not_the_devices_state() -> None:
+    done = run(LocalTransport(), wrapped(["echo", "load 4711"], ""), deadline=Deadline.after(20))
     assert "load 4711" in done.text
     assert snapshot(done.text, "before").load1 not in {None, 4711.0}
     core = min(os.sched_getaffinity(0))

@@ -26,13 +26,14 @@ from core.files import locks
 from core.paths import ROOT
 from deploy.virtual import machines
 from models.reference.host import Forked, can_fork
-from tests.support.processes import alive, ended
+from tests.support.processes import alive, ended, ran
 
-TASKS = """
+HEAD = """
 from core.cli.request import Request
 from core.cli.task import task
 from core.processes.commands import process
-
+"""
+TASKS = f"""{HEAD}
 @task(Request)
 def wait(_):
     with process(["sleep", "4242"]) as child:
@@ -76,10 +77,7 @@ def test_what_it_started_ends_with_it(tmp_path: Path, number: signal.Signals, li
     assert not alive(started)
 
 
-HALF_MADE = """
-from core.cli.request import Request
-from core.cli.task import task
-
+HALF_MADE = f"""{HEAD}
 class File:
     def __del__(self):
         self.begun
@@ -95,7 +93,7 @@ def test_nothing_is_said_of_what_ctrl_c_left_half_made(tmp_path: Path) -> None:
     """paramiko's files are such objects: their end asks for what their beginning would have set."""
     (tmp_path / "tasks.py").write_text(HALF_MADE)
     argv = [sys.executable, "-S", str(ROOT / "core" / "cli" / "start.py"), "--search-root", str(tmp_path), "wait"]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
+    done = ran(argv, timeout=30)
     assert (done.returncode, done.stderr) == (130, "Interrupted.\n")
 
 
@@ -109,24 +107,13 @@ with locks.held(Path(sys.argv[1])):
 """
 
 
-@pytest.fixture
-def lock(tmp_path: Path) -> Path:
-    return tmp_path / "one.lock"
-
-
-def holding(lock: Path) -> subprocess.Popen[str]:
-    """A process that holds the lock until it is killed."""
-    child = subprocess.Popen(
+def test_a_wait_names_the_holder_and_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lock = tmp_path / "one.lock"
+    first = subprocess.Popen(
         [sys.executable, "-c", HOLDS, str(lock)], text=True, stdout=subprocess.PIPE, cwd=ROOT,
         env={**os.environ, "PYTHONPATH": os.fspath(ROOT)},
     )  # fmt: skip
-    assert child.stdout
-    assert child.stdout.readline() == "held\n"
-    return child
-
-
-def test_a_wait_names_the_holder_and_is_counted(lock: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first = holding(lock)
+    assert first.stdout and first.stdout.readline() == "held\n"
     clock = locks.Clock()
     before = locks.waited()
     # A process of its own kills it: this one waits.

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import importlib.util
 import json
 import re
+import runpy
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import yaml
@@ -17,13 +16,13 @@ from conan.errors import ConanException
 
 from core.errors import BuildError, ConfigError
 from core.paths import ROOT
+from tests.support.processes import executable
 from toolchains.bundle import conan, profiles
 from toolchains.bundle.profiles import BUILD, Profile
 from toolchains.compilers import ccache, families, zig
 from toolchains.compilers.families import Compilers, cross_conf
 from toolchains.debian import packages as debian
 from toolchains.inspect import checks
-from toolchains.inspect import checks as hardened
 from toolchains.inspect import needs as inspect
 from toolchains.inspect.archives import Kind
 from toolchains.targets import Target, get_target, load_targets
@@ -110,10 +109,9 @@ def test_somebody_elses_profile_and_file_stay(tmp_path: Path) -> None:
 def test_recipes_have_the_librarys_version_and_addresses_of_their_own() -> None:
     version = re.search(r"project\(slipway_runtime VERSION (\S+)", (ROOT / "runtime/CMakeLists.txt").read_text())
     assert version
-    recipe = (ROOT / "recipes/slipway/all/conanfile.py").read_text(encoding="utf-8")
-    assert f'version = "{version[1]}"' in recipe
+    for name in ("recipes/slipway/all/conanfile.py", "conanfile.py"):
+        assert f'version = "{version[1]}"' in (ROOT / name).read_text(encoding="utf-8")
     assert f'"{version[1]}":' in (ROOT / "recipes/slipway/config.yml").read_text(encoding="utf-8")
-    assert f'version = "{version[1]}"' in (ROOT / "conanfile.py").read_text(encoding="utf-8")
     recipes = [file for file in (ROOT / "recipes").glob("*/*/conanfile.py") if file.parent.name != "test_package"]
     assert len(recipes) > 10
     for file in recipes:
@@ -122,8 +120,7 @@ def test_recipes_have_the_librarys_version_and_addresses_of_their_own() -> None:
         assert re.search(r'^ +license = "', text, re.MULTILINE), file
 
 
-BUILT = [target for target in load_targets().values() if target.toolchains]
-ALL = tuple(hardened.MEANINGS)
+ALL = tuple(checks.MEANINGS)
 
 
 def binary(target: Target, kind: Kind = "program", *, without: str = "") -> inspect.Binary:
@@ -133,9 +130,9 @@ def binary(target: Target, kind: Kind = "program", *, without: str = "") -> insp
     )
 
 
-@pytest.mark.parametrize("target", BUILT, ids=lambda target: target.name)
+@pytest.mark.parametrize("target", load_targets().values(), ids=lambda target: target.name)
 def test_every_target_promises_something_and_its_profile_has_the_flags(target: Target) -> None:
-    names = hardened.promised(target, binary(target))
+    names = checks.promised(target, binary(target))
     assert {"pie", "nx", "stack_protector"} <= set(names) <= set(ALL)
     assert ("high_entropy" in names) == (target.os == "windows" and target.machine in ("x86_64", "aarch64"))
     assert {"relro", "bind_now"} <= set(names) or target.os in ("windows", "macos", "ios")
@@ -153,7 +150,7 @@ def test_a_program_without_it_is_refused_by_name(missing: str) -> None:
     target = get_target("linux-arm64")
     with pytest.raises(BuildError) as caught:
         checks.check_hardening(target, [binary(target, without=missing)], Path("/b"))
-    assert caught.value.names == (f"pte_runner {hardened.MEANINGS[missing]}",)
+    assert caught.value.names == (f"pte_runner {checks.MEANINGS[missing]}",)
 
 
 RECIPES = ROOT / "recipes"
@@ -167,11 +164,7 @@ def test_sources_are_the_librarys() -> None:
     assert pins[0] == pins[1]
 
 
-SPEC = importlib.util.spec_from_file_location("slipway_recipe", RECIPES / "slipway" / "all" / "conanfile.py")
-assert SPEC is not None
-assert SPEC.loader is not None
-slipway = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(slipway)
+slipway = SimpleNamespace(**runpy.run_path(str(RECIPES / "slipway/all/conanfile.py")))
 
 
 def test_the_operators_of_the_package_are_the_engines() -> None:
@@ -199,24 +192,8 @@ def test_an_operator_that_the_engine_lacks_is_refused(value: str, said: str) -> 
     assert bool(found) == bool(said)
 
 
-FOLDER = ROOT / "recipes/onnxruntime/all"
-
-
-def load(file: Path) -> Any:
-    spec = importlib.util.spec_from_file_location("recipe", file)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
-def recipe() -> Any:
-    return load(FOLDER / "conanfile.py").OnnxruntimeConan
-
-
-def test_a_library_that_is_not_the_one_the_fix_is_for_is_refused(recipe: Any, tmp_path: Path) -> None:
+def test_a_library_that_is_not_the_one_the_fix_is_for_is_refused(tmp_path: Path) -> None:
+    recipe = runpy.run_path(str(RECIPES / "onnxruntime/all/conanfile.py"))["OnnxruntimeConan"]
     fix = {"file": "a.so", "offset": 2, "old": "0102", "new": "ffee"}
     (tmp_path / "a.so").write_bytes(b"\0\0\1\2\0")
     recipe._fix(tmp_path, **fix)
@@ -226,20 +203,18 @@ def test_a_library_that_is_not_the_one_the_fix_is_for_is_refused(recipe: Any, tm
 
 
 def test_npm_brings_the_pinned_package_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cls = load(FOLDER.parent / "android/conanfile.py").OnnxruntimeConan
-    sources = SimpleNamespace(module=load(ROOT / "recipes/slipway_sources/all/conanfile.py"))
+    cls = runpy.run_path(str(RECIPES / "onnxruntime/android/conanfile.py"))["OnnxruntimeConan"]
+    module = SimpleNamespace(**runpy.run_path(str(RECIPES / "slipway_sources/all/conanfile.py")))
     folder, cache = tmp_path / "folder", tmp_path / "cache"
     folder.mkdir()
     cache.mkdir()
     pinned = {"package": "a@1", "file": "a-1.tgz", "sha256": hashlib.sha256(b"a@1\n").hexdigest()}
     itself = SimpleNamespace(
-        _archive=pinned, _sha256=cls._sha256, python_requires={"slipway_sources": sources},
+        _archive=pinned, _sha256=cls._sha256, python_requires={"slipway_sources": SimpleNamespace(module=module)},
         conf=SimpleNamespace(get=lambda *_, **__: str(cache)), output=SimpleNamespace(info=print),
     )  # fmt: skip
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    npm = tmp_path / "npm"
-    npm.write_text('#!/bin/sh\nfor last; do :; done\necho $last > "${4#*=}/a-1.tgz"\n', encoding="utf-8")
-    npm.chmod(0o755)
+    npm = executable(tmp_path / "npm", '#!/bin/sh\nfor last; do :; done\necho $last > "${4#*=}/a-1.tgz"\n')
     assert cls._fetched(itself, folder).read_bytes() == b"a@1\n"
     npm.write_text("#!/bin/sh\necho down >&2\nexit 1\n", encoding="utf-8")
     assert cls._fetched(itself, folder) == cache / "a-1.tgz"

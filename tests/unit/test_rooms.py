@@ -1,7 +1,4 @@
-"""Data flows one way: which room may import which, and which folder of C++ may include which.
-
-Modules stay short, and every error says what to do next.
-"""
+"""Data flows one way, between rooms and between folders of C++; modules stay short, and errors say what to do next."""
 
 from __future__ import annotations
 
@@ -18,56 +15,25 @@ from core import errors
 from core.paths import ROOT
 from verify.house import ROOMS, passages
 
+
+def _within(room: str, packages: str) -> list[str]:
+    return [f"{room}.{package}" for package in packages.split()]
+
+
+# A room's own name stands for the modules of the folder itself.
 LEVELS = (
-    "core",  # the modules of the folder itself: errors, paths
-    "core.console",
-    "core.files",
-    "core.processes",
-    "core.environment",
-    "core.cli",
-    "core.formats",
-    "toolchains",  # the modules of the folder itself: the tables
-    "toolchains.debian",
-    "toolchains.compilers",
-    "toolchains.inspect",
-    "toolchains.emulation",
-    "toolchains.bundle",
-    "toolchains.doctor",
-    "models.zoo",
-    "models.users",
-    "models.request",
-    "models.methods",
-    "models.loading",
-    "models.lowering",
-    "models.reference",
-    "models.samples",
-    "models.onnx",
+    "core",  # errors, paths
+    *_within("core", "console files processes environment cli formats"),
+    "toolchains",  # the tables
+    *_within("toolchains", "debian compilers inspect emulation bundle doctor"),
+    *_within("models", "zoo users request methods loading lowering reference samples onnx"),
     "models",  # export, and what users import
-    "deploy.scripts",
-    "deploy.transport",
-    "deploy.transport.adb",
-    "deploy.transport.ssh",
-    "deploy.virtual",
-    "deploy.devices",
-    "deploy.lab",
-    "deploy.store",
-    "deploy.run",
-    "deploy.matrix",
-    "deploy.upkeep",
-    "deploy",  # the modules of the folder itself: tasks, and what pytest loads
+    *_within("deploy", "scripts transport transport.adb transport.ssh virtual devices lab store run matrix upkeep"),
+    "deploy",  # tasks, and what pytest loads
     "commands",
-    "verify.tables",
-    "verify.programs",
-    "verify.suite",
-    "verify.sound",
-    "verify.operators",
-    "verify.bench",
-    "verify.fuzz",
-    "verify.agree",
-    "verify.site",
+    *_within("verify", "tables programs suite sound operators bench fuzz agree site"),
     "verify",  # tasks, and the docs' tables
-    "tasks",
-    "tests",
+    *("tasks", "tests"),
 )
 """Packages from the ground up: each imports only those before it, and itself."""
 ONLY = {"core": ("core",), "toolchains": ("core", "toolchains"), "models": ("core", "models")}
@@ -76,8 +42,6 @@ NOT_FOR_DEPLOY = {"models", "toolchains.bundle.builder", "toolchains.bundle.cona
 ONLY_MODELS = {"torch", "torchao", "executorch"}
 KINDS = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
 """Classes of errors."""
-LONGEST = 500
-"""Lines a module may have."""
 
 
 def module_of(file: Path) -> str:
@@ -85,11 +49,12 @@ def module_of(file: Path) -> str:
     return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-@functools.cache
-def modules() -> Mapping[str, Path]:
-    """Every module of ours, tests included, by its name."""
-    files = [file for room in (*ROOMS, "tests") for file in sorted((ROOT / room).rglob("*.py"))]
-    return {module_of(file): file for file in (*files, ROOT / "tasks.py")}
+def _files(room: str) -> list[Path]:
+    return sorted((ROOT / room).rglob("*.py"))
+
+
+MODULES = {module_of(file): file for room in (*ROOMS, "tests") for file in _files(room)} | {"tasks": ROOT / "tasks.py"}
+"""Every module of ours, tests included, by its name."""
 
 
 @functools.cache
@@ -102,22 +67,14 @@ def imports(file: Path) -> frozenset[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             names = {f"{node.module}.{alias.name}" for alias in node.names}
             # A package that only lends its name to its modules is not used itself.
-            found |= names if names <= modules().keys() else names | {node.module}
+            found |= names if names <= MODULES.keys() else names | {node.module}
     return frozenset(found)
 
 
 @functools.cache
 def ours(module: str) -> frozenset[str]:
     """The modules of ours that ``module`` imports."""
-    known = modules()
-    return frozenset(name for name in imports(known[module]) if name in known) - {module}
-
-
-def _files(room: str) -> list[Path]:
-    return sorted((ROOT / room).rglob("*.py"))
-
-
-MODULES = modules()
+    return frozenset(name for name in imports(MODULES[module]) if name in MODULES) - {module}
 
 
 def _level(module: str) -> int:
@@ -156,16 +113,16 @@ def test_large_libraries_stay_in_their_room(room: str) -> None:
 
 
 def test_only_tests_import_tests_and_the_docs_hold_no_code() -> None:
-    for module in MODULES:
-        if module.partition(".")[0] != "tests":
-            assert not any(name.partition(".")[0] == "tests" for name in imports(MODULES[module])), module
+    for module, file in MODULES.items():
+        if not module.startswith("tests"):
+            assert not any(name.startswith("tests") for name in imports(file)), module
     assert not list((ROOT / "docs").rglob("*.py"))
 
 
 @pytest.mark.parametrize("room", [*ROOMS, "tests"])
 def test_modules_stay_short(room: str) -> None:
     for file in _files(room):
-        assert len(file.read_text(encoding="utf-8").splitlines()) <= LONGEST, file.relative_to(ROOT)
+        assert len(file.read_text(encoding="utf-8").splitlines()) <= 500, file.relative_to(ROOT)
 
 
 def _without(source: str) -> list[int]:
@@ -183,10 +140,8 @@ def _without(source: str) -> list[int]:
 
 
 def test_no_error_is_made_without_a_next_step() -> None:
-    source = (
-        'RunError("a", "b")\nRunError("a", "b", "")\nRunError("a", "b", "c")\nRunError("a", hint="c")\nRunError(*all)'
-    )
-    assert _without(source) == [1, 2]
+    calls = ['"a", "b"', '"a", "b", ""', '"a", "b", "c"', '"a", hint="c"', "*all"]
+    assert _without("\n".join(f"RunError({words})" for words in calls)) == [1, 2]
     sources = {name: file for name, file in MODULES.items() if not name.startswith("tests")}
     lacking = {name: lines for name, file in sources.items() if (lines := _without(file.read_text(encoding="utf-8")))}
     assert lacking == {}
@@ -220,7 +175,6 @@ def floor(name: str) -> str:
 
 
 def included(name: str, files: Mapping[str, str]) -> set[str]:
-    """The files among ``files`` that the one of that name includes."""
     folders = (PurePosixPath(name).parent, *map(PurePosixPath, _SEARCHED))
     paths = {str(folder / what) for what in _INCLUDE.findall(files[name]) for folder in folders}
     return paths & files.keys()

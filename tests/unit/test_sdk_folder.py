@@ -18,7 +18,7 @@ import pytest
 
 from commands.requests import Build
 from core.errors import BundleError, ConfigError, HostError, NotSupportedError, UsageError
-from core.files import sha256_file, write_json
+from core.files import write_atomic, write_json
 from core.formats.bundle import MANIFEST, Checks
 from core.paths import ROOT
 from toolchains.bundle import aar, sdk, toolchain_file, wheel
@@ -28,19 +28,21 @@ from toolchains.targets import get_target
 from toolchains.tools import VARIABLE
 
 
+def manifest_of(folder: Path, target: str) -> SdkManifest:
+    return SdkManifest(
+        version="0.1.0", target=target, toolchain="zig 0.17.0", created="2026-01-01T00:00:00Z", libc="glibc",
+        isa_floor="Armv8-A", shared=True, checks=Checks(floor="Armv8-A", code=()), files=entries(folder),
+    )  # fmt: skip
+
+
 @pytest.fixture
 def built(tmp_path: Path) -> sdk.Sdk:
     """An SDK of three files, one of them a link, as a build would leave it."""
     folder = tmp_path / "linux-arm64" / "sdk"
-    (folder / "lib").mkdir(parents=True)
-    (folder / "include").mkdir()
-    (folder / "lib/libslipway.so.1").write_bytes(b"library")
+    write_atomic(folder / "lib/libslipway.so.1", "library")
     (folder / "lib/libslipway.so").symlink_to("libslipway.so.1")
-    (folder / "include/slipway.h").write_bytes(b"header")
-    manifest = sdk.SdkManifest(
-        version="0.1.0", target="linux-arm64", toolchain="zig 0.17.0", created="2026-01-01T00:00:00Z", libc="glibc",
-        isa_floor="Armv8-A", shared=True, checks=Checks(floor="Armv8-A", code=()), files=entries(folder),
-    )  # fmt: skip
+    write_atomic(folder / "include/slipway.h", "header")
+    manifest = manifest_of(folder, "linux-arm64")
     write_json(folder / MANIFEST, manifest.model_dump(mode="json"))
     sdk._pack(folder, sdk._archive(folder, manifest))
     return sdk.Sdk.load(folder)
@@ -94,8 +96,7 @@ def test_another_engines_sdk_is_asked_for_by_its_name(tmp_path: Path) -> None:
 
 
 def test_a_wheel_is_what_its_record_says(built: sdk.Sdk, dist: Path) -> None:
-    (built.path / "licenses/xnnpack").mkdir(parents=True)
-    (built.path / "licenses/xnnpack/LICENSE").write_bytes(b"terms")
+    write_atomic(built.path / "licenses/xnnpack/LICENSE", "terms")
     (built.path / "sbom.cdx.json").write_bytes(b"{}")
     written = wheel.write_wheel(built)
     assert written == dist / "wheels/slipway_runtime-0.1.0-py3-none-manylinux_2_28_aarch64.whl"
@@ -140,14 +141,12 @@ NAMESPACE = "{http://schemas.android.com/apk/res/android}"
 
 
 def test_an_xcframework_has_a_slice_for_each_platform(tmp_path: Path) -> None:
-    (tmp_path / "include/slipway").mkdir(parents=True)
-    (tmp_path / "include/slipway/slipway.h").write_text("/* header */", encoding="utf-8")
+    write_atomic(tmp_path / "include/slipway/slipway.h", "/* header */")
     phone = get_target("ios-arm64")
     slices = []
     for target in (phone, phone.simulator()):
         library = tmp_path / target.name / "libslipway.a"
-        library.parent.mkdir()
-        library.write_text(target.name, encoding="utf-8")
+        write_atomic(library, target.name)
         slices.append((target, library))
     toolchain_file.write_xcframework(tmp_path, slices, tmp_path / "include")
     top = tmp_path / toolchain_file.XCFRAMEWORK
@@ -156,9 +155,8 @@ def test_an_xcframework_has_a_slice_for_each_platform(tmp_path: Path) -> None:
     assert "SupportedPlatformVariant" not in first
     assert second["SupportedPlatformVariant"] == "simulator"
     assert {row["SupportedPlatform"] for row in (first, second)} == {"ios"}
-    assert [(top / row["LibraryIdentifier"] / row["LibraryPath"]).read_text() for row in (first, second)] == [
-        "ios-arm64", "ios-arm64-simulator",
-    ]  # fmt: skip
+    for row, text in ((first, "ios-arm64"), (second, "ios-arm64-simulator")):
+        assert (top / row["LibraryIdentifier"] / row["LibraryPath"]).read_text() == text
 
 
 @pytest.fixture
@@ -167,21 +165,16 @@ def packed(tmp_path: Path) -> tuple[aar.Aar, zipfile.ZipFile]:
     folder = tmp_path / "sdk"
     for name in ("include/slipway/slipway.h", "include/slipway/slipway.hpp", "lib/libslipway.so", "sbom.cdx.json",
                  "licenses/xnnpack/LICENSE", "libslipway_jni.so"):  # fmt: skip
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(name, encoding="utf-8")
-    manifest = SdkManifest(
-        version="0.1.0", target="android-arm64", toolchain="ndk", created="2026-01-01T00:00:00Z", libc="bionic",
-        isa_floor="Armv8-A", shared=True, checks=Checks(floor="Armv8-A", code=()), files=entries(folder),
-    )  # fmt: skip
-    sdk = Sdk(path=folder, archive=folder, manifest=manifest)
-    abis = [
-        aar.Abi(get_target(name), folder, folder / "libslipway_jni.so") for name in ("android-arm64", "android-x86_64")
-    ]
-    found = aar.pack(sdk, zipped({"org/slipway/Program.class": b"class"}), abis, "27.2.12479018")
-    again = sha256_file(found.path)
-    assert aar.pack(sdk, zipped({"org/slipway/Program.class": b"class"}), abis, "27.2.12479018") == found
-    assert sha256_file(found.path) == again
-    return found, zipfile.ZipFile(io.BytesIO(found.path.read_bytes()))
+        write_atomic(folder / name, name)
+    sdk = Sdk(path=folder, archive=folder, manifest=manifest_of(folder, "android-arm64"))
+    targets = (get_target(name) for name in ("android-arm64", "android-x86_64"))
+    abis = [aar.Abi(target, folder, folder / "libslipway_jni.so") for target in targets]
+    classes = zipped({"org/slipway/Program.class": b"class"})
+    found = aar.pack(sdk, classes, abis, "27.2.12479018")
+    data = found.path.read_bytes()
+    assert aar.pack(sdk, classes, abis, "27.2.12479018") == found
+    assert found.path.read_bytes() == data
+    return found, zipfile.ZipFile(io.BytesIO(data))
 
 
 def test_an_aar_has_what_android_projects_take(packed: tuple[aar.Aar, zipfile.ZipFile]) -> None:
@@ -249,13 +242,11 @@ def test_without_an_ndk_it_says_what_it_needs(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_which_targets_an_aar_is_for() -> None:
-    assert [target.name for target in aar.targets_of("android-x86,android-arm64,android-x86")] == [
-        "android-x86",
-        "android-arm64",
-    ]
-    assert [target.name for target in aar.targets_of("")] == [
-        "android-arm64", "android-armv7", "android-x86", "android-x86_64",
-    ]  # fmt: skip
+    for text, names in (
+        ("android-x86,android-arm64,android-x86", ["android-x86", "android-arm64"]),
+        ("", ["android-arm64", "android-armv7", "android-x86", "android-x86_64"]),
+    ):
+        assert [target.name for target in aar.targets_of(text)] == names
     with pytest.raises(NotSupportedError, match="no AAR for linux-arm64"):
         aar.targets_of("android-arm64,linux-arm64")
     with pytest.raises(ConfigError, match="no target"):

@@ -5,22 +5,21 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from core.files import sealed, write_json
+from core.files import sealed, write_atomic, write_json
 from core.files.clean import clean
 from core.paths import cache_dir
-from deploy.store.gc import DAY, Listing, parse, plan
+from deploy.store.gc import DAY, parse, plan
 from toolchains.compilers import zig
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     made = tmp_path / "made"
-    (made / "bin").mkdir(parents=True)
-    (made / "bin/tool").write_bytes(b"tool of 1")
-    (made / "bin/tool").chmod(0o755)
+    write_atomic(made / "bin/tool", "tool of 1", 0o755)
     (made / "bin/link").symlink_to("tool")
     (made / "read me").write_text("text", encoding="utf-8")
     sealed.seal(made)
@@ -55,25 +54,19 @@ def test_every_change_is_seen(folder: Path) -> None:
     assert sealed.damage(folder) == ["bin/link", "bin/more", "bin/tool", "read me"]
 
 
-def put_zig(monkeypatch: pytest.MonkeyPatch) -> tuple[Path, list[str]]:
-    """A zig of two files, and how often it was fetched."""
+@pytest.mark.parametrize("name", ["zig", "stdio.h"])
+def test_a_changed_zig_is_fetched_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
     fetched: list[str] = []
 
     def install(new: Path, requirement: str, _digest: str, _shown: object) -> None:
         fetched.append(requirement)
-        (new / "ziglang").mkdir()
-        (new / "ziglang/zig").write_bytes(b"\x7fELF zig")
-        (new / "ziglang/stdio.h").write_bytes(b"int puts(const char*);\n")
+        write_atomic(new / "ziglang/zig", b"\x7fELF zig")
+        write_atomic(new / "ziglang/stdio.h", "int puts(const char*);\n")
 
     monkeypatch.setattr(zig, "_install", install)
-    return zig.program(), fetched
-
-
-@pytest.mark.parametrize("name", ["zig", "stdio.h"])
-def test_a_changed_zig_is_fetched_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
-    program, fetched = put_zig(monkeypatch)
+    program = zig.program()
     assert zig.program() == program
     assert len(fetched) == 1
     good = program.with_name(name).read_bytes()
@@ -85,20 +78,6 @@ def test_a_changed_zig_is_fetched_again(
     assert f"something has changed ziglang/{name} in the cache" in capsys.readouterr().err
 
 
-def _fill(dist: Path, cache: Path) -> None:
-    for name in ("linux-arm64/executorch/manifest.json", "linux-arm64/.executorch.built.json",
-                 "programs/mlp-fp32/model.pte", "results/a.json", "matrix/default/matrix.json", "sweeps/agree.jsonl",
-                 "tests/a", "notes/mine.txt"):  # fmt: skip
-        file = dist / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("x", encoding="utf-8")
-    store = cache_dir("devices", "local", "store")
-    (store / "blob").write_text("x", encoding="utf-8")
-    store.chmod(0o555)
-    (cache / "mine").mkdir()
-    (cache / "mine" / "file").write_text("x", encoding="utf-8")
-
-
 def _left(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
@@ -107,13 +86,19 @@ def test_results_and_the_cache_go_and_a_users_own_files_stay(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     dist, cache = tmp_path / "dist", tmp_path / "cache"
-    _fill(dist, cache)
+    for name in ("linux-arm64/executorch/manifest.json", "linux-arm64/.executorch.built.json",
+                 "programs/mlp-fp32/model.pte", "results/a.json", "matrix/default/matrix.json", "sweeps/agree.jsonl",
+                 "tests/a", "notes/mine.txt"):  # fmt: skip
+        write_atomic(dist / name, "x")
+    store = cache_dir("devices", "local", "store")
+    (store / "blob").write_text("x", encoding="utf-8")
+    store.chmod(0o555)
+    write_atomic(cache / "mine/file", "x")
     clean(cache=False, as_json=True)
     assert _left(dist) == ["notes/mine.txt"]
     assert len(_left(cache)) == 2
-    assert {Path(row["path"]).name for row in json.loads(capsys.readouterr().out)} == {
-        "executorch", "programs", "results", "matrix", "sweeps", "tests"
-    }  # fmt: skip
+    gone = {Path(row["path"]).name for row in json.loads(capsys.readouterr().out)}
+    assert gone == {"executorch", "programs", "results", "matrix", "sweeps", "tests"}
     clean(cache=True, as_json=True)
     assert _left(cache) == ["mine/file"]
 
@@ -122,8 +107,11 @@ NOW = 1_000 * DAY
 A, B, C, M, N = ("abcde"[index] * 64 for index in range(5))
 
 
-def listing(**ages: float) -> Listing:
-    """Three bundles of one file each (100 bytes), two programs (10 bytes); ages in days, 1 unless given."""
+def lines_of(**ages: float) -> list[str]:
+    """Three bundles of one file each (100 bytes), two programs (10 bytes); ages in days, 1 by default.
+
+    With their ages, two folders of programs, too: ``p`` holds m and n, ``q`` holds n.
+    """
     lines = [f"now {NOW}", "link current/t-e ../bundles/one", "link previous/t-e ../bundles/two"]
     for name, digest in (("one", A), ("two", B), ("three", C)):
         used = int(NOW - ages.get(name, 1) * DAY)
@@ -131,20 +119,22 @@ def listing(**ages: float) -> Listing:
         lines.append(f"of {digest} bundles/{name}/bin/x y")
     for name, digest in (("m", M), ("n", N)):
         lines.append(f"file 10 {int(NOW - ages.get(name, 1) * DAY)} 1 store/{digest}")
-    lines += ["folder 0 0 0 runs/other", "file 5 0 1 incoming/x.part", "nonsense", "file x y z store/q"]
-    return parse(lines)
+    for name, digests in (("p", (M, N)), ("q", (N,))):
+        if name in ages:
+            lines.append(f"folder 0 {int(NOW - ages[name] * DAY)} 0 programs/{name}")
+            lines += [f"of {digest} programs/{name}/{index}" for index, digest in enumerate(digests)]
+    return [*lines, "folder 0 0 0 runs/other", "file 5 0 1 incoming/x.part", "nonsense", "file x y z store/q"]
 
 
 def test_what_the_device_lists_and_that_packed_weights_go_first() -> None:
-    found = listing()
+    found = parse(lines_of())
     assert (found.now, found.size, len(found.blobs)) == (NOW, 320, 5)
     assert found.files == {f"bundles/{name}/bin/x y": digest for name, digest in (("one", A), ("two", B), ("three", C))}
     assert found.links == {"current/t-e": "one", "previous/t-e": "two"}
-    found = listing(m=2, n=3)
     lines = [f"file {size} {NOW - age} 1 weights/{name}" for size, age, name in (
         (40, 5, f"{M}.t-e"), (30, 9, f"{N}.t-e"), (7, 1, f"{'f' * 64}.t-e"), (3, 1, f"{M}.t-e.4711.0.tmp"),
     )]  # fmt: skip
-    found.weights.update(parse(lines).weights)
+    found = parse([*lines_of(m=2, n=3), *lines])
     always = [f"weights/{'f' * 64}.t-e", f"weights/{M}.t-e.4711.0.tmp"]
     assert sorted(plan(found, max_bytes=1e9, max_days=30)) == sorted(always)
     assert sorted(plan(found, max_bytes=365, max_days=30)) == sorted([*always, f"weights/{N}.t-e"])
@@ -166,38 +156,16 @@ def test_what_the_device_lists_and_that_packed_weights_go_first() -> None:
         ({}, {"max_bytes": 250, "max_days": 30}, ["bundles/three", f"store/{C}", f"store/{M}", f"store/{N}"]),
         ({}, {"max_bytes": 0, "max_days": 30, "in_use": {"three", C, M, N}}, []),
         ({"m": -400}, {"max_bytes": 1e9, "max_days": 30}, []),  # the clock was set back
-    ],
-)  # fmt: skip
-def test_what_goes(ages: dict[str, float], limits: dict[str, object], gone: list[str]) -> None:
-    assert sorted(plan(listing(**ages), **limits)) == sorted(gone)  # type: ignore[arg-type]
-
-
-def with_programs(**ages: float) -> Listing:
-    """The same, with two folders of programs: ``p`` holds m and n, ``q`` holds n."""
-    found = listing(**ages)
-    lines = [f"now {NOW}"]
-    for name, digests in (("p", (M, N)), ("q", (N,))):
-        lines.append(f"folder 0 {int(NOW - ages.get(name, 1) * DAY)} 0 programs/{name}")
-        lines += [f"of {digest} programs/{name}/{index}" for index, digest in enumerate(digests)]
-    more = parse(lines)
-    found.programs.update(more.programs)
-    found.files.update(more.files)
-    return found
-
-
-@pytest.mark.parametrize(
-    ("ages", "limits", "gone"),
-    [
-        ({}, {"max_bytes": 1e9, "max_days": 30}, []),
-        ({"m": 99, "n": 99}, {"max_bytes": 1e9, "max_days": 30}, []),  # what a program holds stays with it
-        ({"p": 31, "m": 99, "n": 99}, {"max_bytes": 1e9, "max_days": 30}, ["programs/p", f"store/{M}"]),
+        # What a program holds stays with it, and programs go before bundles.
+        ({"p": 1, "q": 1, "m": 99, "n": 99}, {"max_bytes": 1e9, "max_days": 30}, []),
+        ({"p": 31, "q": 1, "m": 99, "n": 99}, {"max_bytes": 1e9, "max_days": 30}, ["programs/p", f"store/{M}"]),
         ({"p": 31, "q": 31, "m": 99, "n": 99}, {"max_bytes": 1e9, "max_days": 30},
          ["programs/p", "programs/q", f"store/{M}", f"store/{N}"]),
         ({"p": 3, "q": 2}, {"max_bytes": 315, "max_days": 30}, ["programs/p", f"store/{M}"]),
         ({"p": 2, "q": 3}, {"max_bytes": 315, "max_days": 30},
          ["programs/q", "programs/p", f"store/{M}", f"store/{N}"]),
-        ({}, {"max_bytes": 0, "max_days": 30, "in_use": {"three", "p", C, M, N}}, ["programs/q"]),
+        ({"p": 1, "q": 1}, {"max_bytes": 0, "max_days": 30, "in_use": {"three", "p", C, M, N}}, ["programs/q"]),
     ],
 )  # fmt: skip
-def test_programs_go_before_bundles(ages: dict[str, float], limits: dict[str, object], gone: list[str]) -> None:
-    assert sorted(plan(with_programs(**ages), **limits)) == sorted(gone)  # type: ignore[arg-type]
+def test_what_goes(ages: dict[str, float], limits: dict[str, Any], gone: list[str]) -> None:
+    assert sorted(plan(parse(lines_of(**ages)), **limits)) == sorted(gone)

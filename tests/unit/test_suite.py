@@ -11,6 +11,7 @@ import pytest
 from commands.own import Test as Choice
 from core import environment
 from core.errors import UsageError
+from core.files import write_atomic
 from core.paths import ROOT
 from verify.suite import choosing, runner, shared
 from verify.suite.runner import REST, UNITS, Step
@@ -25,6 +26,10 @@ def names(choice: Choice) -> list[str]:
 
 def argv(choice: Choice, name: str) -> tuple[str, ...]:
     return next(step.argv for step in runner.steps(choice) if step.name == name)
+
+
+def _files(part: list[Step], kind: str) -> list[str]:
+    return [word for step in part if step.name == kind for word in step.argv if word.endswith(".py")]
 
 
 def test_each_choice_runs_its_steps() -> None:
@@ -42,19 +47,13 @@ def test_each_choice_runs_its_steps() -> None:
 def test_the_parts_of_a_run_are_all_of_it() -> None:
     parts = [runner.steps(Choice(all=True, shard=f"{number}/3")) for number in (1, 2, 3)]
     assert [[step.name for step in part] for part in parts] == [[*LINT, UNITS, REST], [UNITS, REST], [UNITS, REST]]
-    for kind in (UNITS, REST):
-        counts = [
-            len([word for word in step.argv if word.endswith(".py")])
-            for part in parts
-            for step in part
-            if step.name == kind
-        ]
-        assert max(counts) - min(counts) <= 1
+    files = {kind: [_files(part, kind) for part in parts] for kind in (UNITS, REST)}
+    for each in files.values():
+        assert max(map(len, each)) - min(map(len, each)) <= 1
     with pytest.raises(UsageError, match="is not of the form PART/PARTS"):
         runner.steps(Choice(all=True, shard="3/2"))
-    given = [word for part in parts for step in part for word in step.argv if word.endswith(".py")]
     there = [path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").glob("*/test_*.py")]
-    assert sorted(given) == sorted(there)
+    assert sorted(name for each in files.values() for part in each for name in part) == sorted(there)
 
 
 PROSE = "tests/integration/test_prose.py"
@@ -68,8 +67,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(shared, "kept", contextlib.nullcontext)
     root = tmp_path / "tree"
     for name in ("core/a.py", "docs/page.md", PROSE, "tests/unit/test_b.py"):
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text("")
+        write_atomic(root / name, "")
     subprocess.run(["git", "init", "--quiet", str(root)], check=True)
     for module in (choosing, runner):
         monkeypatch.setattr(module, "ROOT", root)

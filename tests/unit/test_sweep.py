@@ -17,6 +17,7 @@ from core.errors import MismatchError
 from core.formats.program import Tolerance
 from core.paths import dist_part
 from core.processes.sweep import Cell, Journal, sweep
+from tests.support.processes import executable
 from toolchains.emulation.platforms import Platform
 from toolchains.targets import get_target
 from verify.agree import agree, sound
@@ -31,17 +32,12 @@ from verify.fuzz import Part, attempt, report
 class Number(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    value: int = 0
-    words: str = ""
+    value: int
 
 
 def journal() -> Journal[Number]:
     """As another process reads it."""
     return Journal.of("numbers", Number)
-
-
-def file() -> Path:
-    return dist_part("sweeps") / "numbers.jsonl"
 
 
 class Work:
@@ -96,7 +92,8 @@ def test_what_was_finished_before_an_interruption_is_kept(jobs: int) -> None:
 def test_half_a_line_costs_one_cell() -> None:
     work = Work()
     sweep("counting", work.cells("a", "b"), journal())
-    file().write_bytes(file().read_bytes()[:-9])
+    file = dist_part("sweeps") / "numbers.jsonl"
+    file.write_bytes(file.read_bytes()[:-9])
     sweep("counting", work.cells("a", "b"), journal())
     assert work.ran == ["a", "b", "b"]
     assert {name: one.value for name, one in journal().all()} == {"a": 1, "b": 1}
@@ -105,11 +102,10 @@ def test_half_a_line_costs_one_cell() -> None:
 @pytest.fixture
 def part(tmp_path: Path) -> Part:
     """Of a program that a script tries."""
-    tool = tmp_path / "sweep_program"
     finding = {"patch": 7, "path": "a.b", "was": "1", "now": "2", "outcome": "crashed", "report": "signal 11 at (nil)"}
     last = {"fields": 3, "patches": 30, "tried": 30, "sums": {"crashed": 1, "ran": 9, "loaded": 2, "refused-3": 18}}
-    tool.write_text(f"#!/bin/sh\ncat <<'END'\n{json.dumps(finding)}\n{json.dumps(last)}\nEND\n", encoding="utf-8")
-    tool.chmod(0o755)
+    script = f"#!/bin/sh\ncat <<'END'\n{json.dumps(finding)}\n{json.dumps(last)}\nEND\n"
+    tool = executable(tmp_path / "sweep_program", script)
     file = tmp_path / "model.pte"
     file.write_bytes(b"program")
     return Part(tool, "mlp-fp32", file, 0, 30)
@@ -129,16 +125,6 @@ def test_a_sweep_that_ends_by_itself_is_no_success(part: Part) -> None:
         attempt(part)
 
 
-ABOUT = About("mlp fp32", "mlp", "fp32")
-LIMIT = Tolerance(atol=1e-5, rtol=0.0, why="fp32")
-EXACT = Tolerance(atol=0.0, rtol=0.0, why="the same bits")
-
-
-def save(folder: Path, **arrays: list[float]) -> None:
-    for name, numbers in arrays.items():
-        np.save(folder / f"{name}.npy", np.array(numbers, np.float32))
-
-
 def test_what_the_docs_say_is_missing_is_known() -> None:
     said = "Method forward needs {} this runner does not have: {}."
     for operators, known in (
@@ -156,7 +142,8 @@ def program(tmp_path: Path) -> Compared:
     np.save(tmp_path / "output1.npy", np.arange(5))
     (tmp_path / "model.pte").write_bytes(b"program")
     outputs = (tmp_path / "output0.npy", tmp_path / "output1.npy")
-    return Compared(ABOUT, tmp_path / "model.pte", (), outputs, (LIMIT, EXACT))
+    limits = (Tolerance(atol=1e-5, rtol=0.0, why="fp32"), Tolerance(atol=0.0, rtol=0.0, why="the same bits"))
+    return Compared(About("mlp fp32", "mlp", "fp32"), tmp_path / "model.pte", (), outputs, limits)
 
 
 def planted(program: Compared, folder: Path, index: int, error: float) -> list[Path]:
@@ -186,15 +173,10 @@ def test_one_wrong_element_is_found(program: Compared, tmp_path: Path) -> None:
     assert agree_kept.text(nan) == "differs"
 
 
-def executor(target: str, cpu: str, key: str = "runner") -> Executor:
-    """A place whose bundle nobody asks for."""
-    platform = Platform(get_target(target), cpu, f"qemu -cpu {cpu}")
-    return Executor(cast("Any", None), platform, key)
-
-
 def test_a_wrong_cell_fails_the_command(program: Compared, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = Shown(outcome="differs", max_abs=0.5, why="output0: 1 of 12 elements")
-    monkeypatch.setattr(agree, "executors_for", lambda target, cpu: [executor("linux-armv6", "arm1176")])
+    platform = Platform(get_target("linux-armv6"), "arm1176", "qemu -cpu arm1176")
+    monkeypatch.setattr(agree, "executors_for", lambda *_: [Executor(cast("Any", "no bundle"), platform, "runner")])
     monkeypatch.setattr(agree, "prepare", lambda abouts: [program])
     monkeypatch.setattr(agree, "look", lambda executor, program: wrong)
     monkeypatch.setattr(environment, "ensure_export", lambda: None)

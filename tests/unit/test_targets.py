@@ -61,13 +61,13 @@ def test_what_a_target_does_not_have_is_refused() -> None:
     assert caught.value.hint == "./inv build --target linux-armv7 --engine lean"
     with pytest.raises(NotSupportedError, match="not meant for this target"):
         get_target("linux-armv6").engine("onnxruntime")
-    with pytest.raises(ConfigError, match="executorch, lean, onnxruntime"):
-        get_target("linux-arm64").engine("tflite")
     target = get_target("linux-arm64")
+    with pytest.raises(ConfigError, match="executorch, lean, onnxruntime"):
+        target.engine("tflite")
     assert (target.engine(), target.toolchain()) == ("executorch", "zig")
     assert target.toolchain("gnu") == "gnu"
     with pytest.raises(ConfigError, match="'ndk' does not build linux-arm64") as wrong:
-        get_target("linux-arm64").toolchain("ndk")
+        target.toolchain("ndk")
     assert wrong.value.hint.endswith("--toolchain zig")
 
 

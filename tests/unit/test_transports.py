@@ -9,7 +9,6 @@ import importlib
 import shutil
 import socket
 import struct
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +18,8 @@ import pytest
 from cryptography.exceptions import InvalidTag
 
 from core import environment
-from core.errors import AuthenticationError, HostError, UnreachableError
+from core.errors import AuthenticationError, HostError, SlipwayError, UnreachableError
+from core.files import write_atomic
 from deploy.transport.adb import server as adb_server
 from deploy.transport.adb.port import PORT_VARIABLE
 from deploy.transport.adb.server import Seen, Server, attach, parse_devices, pick, running_server, users_server
@@ -31,6 +31,7 @@ from deploy.transport.ssh.auth import AuthTransport
 from deploy.transport.ssh.connect import LOST
 from deploy.transport.ssh.keys import Line
 from tests.support.adb import AdbServer, adb, okay, packet
+from tests.support.processes import ran
 
 __all__ = ["adb"]
 
@@ -66,11 +67,10 @@ def test_the_listing_is_read() -> None:
         ("10.0.0.9:5555", UnreachableError, "adb sees no device", "adb connect 10.0.0.9:5555"),
     ],
 )
-def test_a_device_that_is_not_ready(serial: str, error: type[Exception], what: str, hint: str) -> None:
+def test_a_device_that_is_not_ready(serial: str, error: type[SlipwayError], what: str, hint: str) -> None:
     with pytest.raises(error, match=what) as caught:
         pick(parse_devices(LISTING), serial)
-    assert hint in caught.value.hint  # type: ignore[attr-defined]
-    assert caught.value.cause  # type: ignore[attr-defined]
+    assert hint in caught.value.hint and caught.value.cause
 
 
 def test_the_only_device_that_is_ready_is_taken_and_none_is_said() -> None:
@@ -84,12 +84,10 @@ def test_a_server_that_answers_is_used_whatever_its_version(
 ) -> None:
     server = adb({"host:version": [okay("0028")]})
     monkeypatch.setenv(PORT_VARIABLE, str(server.port))
-    monkeypatch.setattr(
-        adb_server, "adb_program", lambda: pytest.fail("adb itself would end a server of another version")
-    )
+    why = "adb itself would end a server of another version"
+    monkeypatch.setattr(adb_server, "adb_program", lambda: pytest.fail(why))
     found = users_server()
-    assert found is not None
-    assert found.port == server.port
+    assert found and found.port == server.port
     assert server.asked == ["host:version"]
     with socket.socket() as taken:  # it does not listen, and nobody else can
         taken.bind(("127.0.0.1", 0))
@@ -128,12 +126,8 @@ def test_a_device_that_is_appearing_is_waited_for_and_no_other(adb: Callable[...
 
 def test_an_address_is_connected_first(adb: Callable[..., AdbServer]) -> None:
     where = "192.168.1.7:5555"
-    server = adb(
-        {
-            "host:devices-l": [okay(""), okay(f"{where}  device\n")],
-            f"host:connect:{where}": [okay(f"connected to {where}")],
-        }
-    )
+    lists, connected = [okay(""), okay(f"{where}  device\n")], [okay(f"connected to {where}")]
+    server = adb({"host:devices-l": lists, f"host:connect:{where}": connected})
     assert attach(Server("127.0.0.1", server.port), where, Deadline.after(20)) == where
     assert server.asked == ["host:devices-l", f"host:connect:{where}", "host:devices-l"]
 
@@ -208,9 +202,8 @@ def test_adbutils_comes_from_a_folder_of_its_own_where_it_has_no_wheel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on 64-bit Arm."""
-    (tmp_path / "adbutils").mkdir()
     names = "AdbClient = AdbConnection = object\nclass AdbError(Exception): pass\n"
-    (tmp_path / "adbutils/__init__.py").write_text(names)
+    write_atomic(tmp_path / "adbutils/__init__.py", names)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setattr(environment, "apart", lambda name: {"adb": tmp_path}[name])
     monkeypatch.setattr(sys, "path", [name for name in sys.path if "site-packages" not in name])
@@ -266,11 +259,9 @@ def test_whom_a_line_is_for(names: str, record: str, fits: bool, tmp_path: Path)
 
 
 def openssh(file: Path, record: str) -> bool:
-    # ssh makes the name small before it looks; ssh-keygen leaves that to whoever calls it.
-    done = subprocess.run(
-        ["ssh-keygen", "-F", record.lower(), "-f", str(file)], capture_output=True, text=True, check=False
-    )
-    return any(text and not text.startswith("#") for text in done.stdout.splitlines())
+    # ssh makes the name small before it looks; ssh-keygen leaves that to its caller.
+    said = ran(["ssh-keygen", "-F", record.lower(), "-f", file]).stdout
+    return any(text and not text.startswith("#") for text in said.splitlines())
 
 
 def test_marks(tmp_path: Path) -> None:
@@ -292,11 +283,8 @@ def test_marks(tmp_path: Path) -> None:
     assert (known.trusts(A), known.trusts(B), known.trusts(C)) == (True, False, False)
     assert (known.revokes(A), known.revokes(B), known.kinds) == (False, True, ("ssh-ed25519",))
     assert ssh_known.read([file], "other").revokes(A)
-    file = tmp_path / "known_hosts"
     file.write_text(line("pi") + "\n" + line("pi", B) + "\n")
-    known = ssh_known.read([file], "pi")
-    assert known.trusts(A)
-    assert known.trusts(B)
+    assert ssh_known.read([file], "pi").keys == (A, B)
 
 
 def test_what_replacing_leaves() -> None:
@@ -311,13 +299,13 @@ def test_what_replacing_leaves() -> None:
         "# mine", line("pi,po,!pi", B), line("*.lab,pi,!pi", B), line("*,!pi", B), line("po"),
         line("pi", C, "@revoked"), line("*", C, "@cert-authority"), "a damaged line", "", new,
     ]  # fmt: skip
+
+    def those(lines: list[str], host: str) -> list[str]:
+        return [text for text in lines if (one := Line.parse(text)) and one.fits(host)]
+
     for host in ("po", "x.lab", "y"):
-        old, now = (
-            [text for text in lines if (found := Line.parse(text)) and found.fits(host)] for lines in (before, after)
-        )
-        assert len(old) == len(now), host
-    mine = [text for text in after if (one := Line.parse(text)) and one.fits("pi") and not one.marker]
-    assert mine == [new]
+        assert len(those(before, host)) == len(those(after, host)), host
+    assert [text for text in those(after, "pi") if not text.startswith("@")] == [new]
 
 
 @pytest.fixture

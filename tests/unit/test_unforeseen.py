@@ -14,7 +14,6 @@ import sys
 import time
 import zlib
 from pathlib import Path
-from typing import Any
 
 import invoke
 import pytest
@@ -30,6 +29,7 @@ from core.errors import DefectError, HostError, SlipwayError, UsageError
 from core.paths import ROOT
 from models.request.options import pairs
 from tests.conftest import Inv
+from tests.support.processes import ran
 
 CODES = {each.exit_code for each in vars(core.errors).values() if isinstance(each, type)
          and issubclass(each, SlipwayError)} - {1, DefectError.exit_code}  # fmt: skip
@@ -70,31 +70,23 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def _options() -> list[tuple[str, str]]:
-    """Every option of every task that takes a value."""
-    return [
-        (name, argument.name)
-        for name in tasks.ns.task_names
-        for argument in tasks.ns[name].get_arguments()
-        if argument.kind is not bool
-    ]
-
-
-OPTIONS = _options()
-
-
-def _needed(name: str, option: str) -> list[str]:
-    body = tasks.ns[name]
-    return [f"--{each.name}=local" for each in body.get_arguments() if each.positional and each.name != option]
+OPTIONS = [
+    (name, argument.name)
+    for name in tasks.ns.task_names
+    for argument in tasks.ns[name].get_arguments()
+    if argument.kind is not bool
+]
+"""Every option of every task that takes a value."""
 
 
 @pytest.mark.parametrize(("name", "option"), OPTIONS, ids=[f"{name}-{option}" for name, option in OPTIONS])
 def test_every_option_survives_every_value(name: str, option: str, alone: Path, inv: Inv) -> None:
     """Each option takes one or two of the values, others than its neighbours."""
     wrong = []
+    needed = [each.name for each in tasks.ns[name].get_arguments() if each.positional and each.name != option]
     first = zlib.crc32(f"{name} {option}".encode()) % 5
     for kind, value in list(BAD.items())[first::5]:
-        done = inv(name, *_needed(name, option), f"--{option}={value}")
+        done = inv(name, *(f"--{each}=local" for each in needed), f"--{option}={value}")
         code, said = done.returncode, done.stdout + done.stderr
         if "Traceback" in said or code not in CODES | {0} or (code and "Try: " not in said and "Cause: " not in said):
             wrong.append((kind, code, said[-600:]))
@@ -140,12 +132,10 @@ def test_folders_that_cannot_be_made(variable: str, kind: str, inv: Inv, tmp_pat
         "nobody": "~no-such-user/x",
     }[kind]
     words = ["models"] if variable == "SLIPWAY_DIST" else ["clean", "--cache"]
-    env = {"SLIPWAY_CACHE": f"{tmp_path}/cache", "SLIPWAY_DIST": f"{tmp_path}/dist", variable: name}
     if kind == "bytes":  # a real start, which reads them, too
-        done = subprocess.run([str(ROOT / "inv"), *words], env={**os.environ, **env}, cwd=tmp_path, text=True,
-                              capture_output=True, timeout=120, check=False)  # fmt: skip
+        done = ran([ROOT / "inv", *words], env={**os.environ, variable: name}, cwd=tmp_path, timeout=120)
     else:
-        done = inv(*words, env=env)
+        done = inv(*words, env={variable: name})
     assert "Traceback" not in done.stderr
     assert done.returncode in {0, 3, 4}, done.stderr
     if kind == "bytes" or (variable, kind) == ("SLIPWAY_CACHE", "nobody"):
@@ -162,19 +152,14 @@ def test_what_the_machine_refuses_is_the_machines(number: int) -> None:
     assert "/some/file" in str(found)
 
 
-def _failing(error: BaseException) -> Any:
-    @task(Reported)
-    def failing(_: Reported) -> None:
-        """Fail."""
-        raise error
-
-    return failing
-
-
 @pytest.mark.parametrize("error", [ValueError("what\udce9 is this"), KeyError("x"), RecursionError("deep"), OSError()])
 def test_a_defect_is_called_one(error: Exception, alone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    @task(Reported)
+    def failing(_: Reported) -> None:
+        raise error
+
     with pytest.raises(invoke.exceptions.Exit) as caught:
-        _failing(error)(invoke.Context(), json=True)
+        failing(invoke.Context(), json=True)
     assert caught.value.code == DefectError.exit_code == 70
     assert json.loads(capsys.readouterr().out)["error"] == "defect"
     log = re.search(r"the traceback is in (\S+)", caught.value.message)
@@ -198,7 +183,6 @@ def test_ctrl_c_while_a_class_is_made_is_no_defect(
 
     @task(Reported)
     def making(_: Reported) -> None:
-        """Make a class."""
         _make_a_class()
 
     with pytest.raises(invoke.exceptions.Exit) as caught:
@@ -231,14 +215,11 @@ def test_ctrl_c_at_any_moment_of_the_start() -> None:
 
 
 def test_posix_locale_and_umlauts(tmp_path: Path) -> None:
-    """A checkout in a folder with umlauts, and a locale that knows ASCII only."""
     clone = tmp_path / "Übung für Zoë"
     without = shutil.ignore_patterns("dist", ".venv", ".git", "*_cache", "docs", "recipes", "runtime", "tests")
     shutil.copytree(ROOT, clone, ignore=without)
     env = {**os.environ, "LC_ALL": "POSIX", "SLIPWAY_VENV": sys.prefix, "SLIPWAY_DIST": str(clone / "dist")}
     for words in (["devices.list"], ["export", "--model", "fehlt-ü.py:f"], ["clean"]):
-        done = subprocess.run(
-            [str(clone / "inv"), *words], env=env, cwd=clone, capture_output=True, text=True, timeout=120, check=False
-        )
+        done = ran([clone / "inv", *words], env=env, cwd=clone, timeout=120)
         assert "Traceback" not in done.stderr, done.stderr
         assert done.returncode == (3 if words[0] == "export" else 0), done.stderr

@@ -18,6 +18,7 @@ import models.request
 from core.aside import NAMES, aside
 from core.environment import bootstrap
 from core.errors import ConfigError, ExportError, HostError
+from core.files import write_atomic
 from core.paths import ROOT
 from models import zoo
 from models.request import key, resolve
@@ -33,9 +34,8 @@ def write(tmp_path: Path) -> Write:
 
     def call(folder: str = "repo", **files: str) -> Path:
         for name, text in files.items():
-            file = tmp_path / folder / f"{name.replace('__', '/').replace('/init', '/__init__')}.py"
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(textwrap.dedent(text), encoding="utf-8")
+            path = name.replace("__", "/").replace("/init", "/__init__")
+            write_atomic(tmp_path / folder / f"{path}.py", textwrap.dedent(text))
         return tmp_path / folder
 
     return call
@@ -150,12 +150,9 @@ def test_a_function_of_samples_is_loaded_in_the_same_way(write: Write) -> None:
 @pytest.mark.parametrize("name", sorted(NAMES))
 def test_names_of_ours_are_never_installed(write: Write, name: str) -> None:
     repo = write(net=f"import {name}.part", setup="")
-    with (
-        pytest.raises(ExportError) as caught,
-        Side(repo / "net.py").entered(),
-        users_code(repo / "net.py", "Importing"),
-    ):
-        import_file(repo / "net.py")
+    file = repo / "net.py"
+    with pytest.raises(ExportError) as caught, Side(file).entered(), users_code(file, "Importing"):
+        import_file(file)
     assert caught.value.hint.startswith(f"put your package {name} beside")
 
 
@@ -163,9 +160,8 @@ def test_the_exporters_own_packages_do_not_count_and_others_are_named() -> None:
     text = "# nets\ntimm==1.0.31  # images\n\ntorch>=2\nNumPy<3\nscikit_learn\n"
     assert packages.listed(text, "here") == ["scikit_learn", "timm==1.0.31"]
     file = Path("net.py")
-    assert packages.advice(ModuleNotFoundError("no", name="timm.models"), file) == (
-        "./inv models --add timm --model net.py"
-    )
+    missing = ModuleNotFoundError("no", name="timm.models")
+    assert packages.advice(missing, file) == "./inv models --add timm --model net.py"
     assert "opencv-python-headless" in packages.advice(ModuleNotFoundError("no", name="cv2"), file)
     assert packages.advice(ValueError("no"), file) == ""
 
@@ -179,7 +175,6 @@ def test_only_names_of_packages_are_installed(line: str) -> None:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """A model's file, and a cache of the test's own."""
     file = tmp_path / "net.py"
     file.write_text("def make():\n    return None\n")
     return file
@@ -190,20 +185,15 @@ def test_requirements_are_in_the_key(model: Path) -> None:
     for text in ("timm\n", "timm==1.0\n"):
         (model.parent / "requirements.txt").write_text(text)
         keys.append(key(resolve(f"{model}:make")))
-    folder = packages.folder_of(["timm==1.0"])
-    folder.mkdir(parents=True)
-    (folder / "lock.txt").write_text("timm==1.0 --hash=sha256:00\ntqdm==4.1 --hash=sha256:00\n")
+    lock = "timm==1.0 --hash=sha256:00\ntqdm==4.1 --hash=sha256:00\n"
+    write_atomic(packages.folder_of(["timm==1.0"]) / "lock.txt", lock)
     keys.append(key(resolve(f"{model}:make")))
     assert packages.pins(["timm==1.0"]) == {"timm": "1.0", "tqdm": "4.1"}
     assert len(set(keys)) == 4
     assert resolve("mlp").packages == ()
 
 
-def _pip(
-    monkeypatch: pytest.MonkeyPatch,
-    found: list[dict[str, Any]],
-    code: int = 0,
-) -> list[list[str]]:
+def _pip(monkeypatch: pytest.MonkeyPatch, found: list[dict[str, Any]], code: int = 0) -> list[list[str]]:
     """Answer like pip's dry run; the commands are returned."""
     called = []
 
@@ -225,16 +215,15 @@ def test_added_packages_are_pinned_beside_the_model(model: Path, monkeypatch: py
     called = _pip(monkeypatch, [_found("timm", "1.0.31"), _found("tqdm", "4.70")])
     installed = []
 
-    def install(lock: Path, venv: Path, target: Path, label: str) -> None:
-        installed.append((lock.read_text(), venv, target.name, label))
+    def install(lock: Path, venv: Path, *_: object) -> None:
+        installed.append((lock.read_text(), venv))
 
     monkeypatch.setattr(bootstrap, "install_listed", install)
     (model.parent / "requirements.txt").write_text("# mine\nTimm==0.9\ntqdm\n")
     file = packages.add(["timm"], model)
     assert file.read_text() == "# mine\ntqdm\ntimm==1.0.31\n"
-    ((lock, venv, _, _),) = installed
-    assert lock == "timm==1.0.31 --hash=sha256:00\ntqdm==4.70 --hash=sha256:00\n"
-    assert venv == Path(sys.prefix)
+    lock = "timm==1.0.31 --hash=sha256:00\ntqdm==4.70 --hash=sha256:00\n"
+    assert installed == [(lock, Path(sys.prefix))]
     assert called[0][-2:] == ["timm", "tqdm"]
     assert "--only-binary=:all:" in called[0]
     assert packages.install(packages.wanted(model)).is_dir()
@@ -252,7 +241,7 @@ def test_what_pip_cannot_resolve_is_an_error(model: Path, monkeypatch: pytest.Mo
         packages.add(["timm"], model)
 
 
-def test_one_process_has_one_set_of_packages(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_process_has_one_set_of_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packages, "_entered", [])
     monkeypatch.setattr(sys, "path", list(sys.path))
     packages.enter([])

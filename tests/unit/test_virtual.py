@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -53,7 +52,7 @@ def test_what_is_not_ours_is_not_ended(folder: Folder) -> None:
 def test_stop_all_ends_what_is_ours_and_tells_which(folder: Folder) -> None:
     assert virtual.stop_all() == []
     formerly = Folder.of("formerly")
-    with up(formerly, MACHINE, 600) as (child, state):
+    with up(formerly) as (child, state):
         replace(state, ready=True).write(formerly.state)
         assert virtual.up(formerly) is not None
         assert str(virtual.status("pi")) == "down"
@@ -67,12 +66,9 @@ def test_stop_all_ends_what_is_ours_and_tells_which(folder: Folder) -> None:
 
 
 @contextlib.contextmanager
-def supervised(
-    folder: Folder, program: str, idle_seconds: float, open_files: tuple[int, ...] = ()
-) -> Iterator[subprocess.Popen[bytes]]:
-    """A supervisor over ``program`` in the place of QEMU, which inherits ``open_files``."""
-    argv = (sys.executable, "-c", program, "{port}", str(folder.path / "machine.pid"))
-    Launch(argv, idle_seconds).write(folder)
+def supervised(folder: Folder, open_files: tuple[int, ...] = ()) -> Iterator[subprocess.Popen[bytes]]:
+    """A supervisor that ends its machine after ten idle minutes, and inherits ``open_files``."""
+    Launch((sys.executable, "-c", MACHINE, "{port}", str(folder.path / "machine.pid")), 600).write(folder)
     with folder.log.open("wb") as log:
         child = subprocess.Popen(
             [sys.executable, "-m", "deploy.virtual.supervisor", folder.path],
@@ -87,11 +83,9 @@ def supervised(
 
 
 @contextlib.contextmanager
-def up(
-    folder: Folder, program: str, idle_seconds: float, **more: Any
-) -> Iterator[tuple[subprocess.Popen[bytes], State]]:
+def up(folder: Folder) -> Iterator[tuple[subprocess.Popen[bytes], State]]:
     """The same, once its machine is up."""
-    with supervised(folder, program, idle_seconds, **more) as child:
+    with supervised(folder) as child:
         state = read_state(folder)
         assert state is not None, folder.log.read_text()
         wait_for((folder.path / "machine.pid").exists)
@@ -103,19 +97,6 @@ def machine(folder: Folder) -> int:
     return int((folder.path / "machine.pid").read_text())
 
 
-def connected(port: int) -> socket.socket:
-    """A connection, as soon as it listens."""
-    found: list[socket.socket] = []
-
-    def tried() -> bool:
-        with contextlib.suppress(ConnectionRefusedError):
-            found.append(socket.create_connection(("127.0.0.1", port)))
-        return bool(found)
-
-    wait_for(tried)
-    return found[0]
-
-
 def let_be_idle(folder: Folder, seconds: float) -> None:
     """As if it had not been used for so long."""
     then = time.time() - seconds
@@ -123,8 +104,9 @@ def let_be_idle(folder: Folder, seconds: float) -> None:
 
 
 def test_an_open_connection_and_use_keep_the_machine(folder: Folder) -> None:
-    with up(folder, MACHINE, 600) as (child, state):
-        with connected(state.port):
+    with up(folder) as (child, state):
+        with socket.socket() as client:
+            wait_for(lambda: client.connect_ex(("127.0.0.1", state.port)) == 0)
             let_be_idle(folder, 601)
             wait_for(lambda: folder.idle_seconds() < 300 or child.poll() is not None)
             assert child.poll() is None
@@ -141,7 +123,7 @@ def test_an_open_connection_and_use_keep_the_machine(folder: Folder) -> None:
 
 
 def test_the_machine_dies_with_its_supervisor(folder: Folder) -> None:
-    with up(folder, MACHINE, 600) as (child, _):
+    with up(folder) as (child, _):
         child.kill()
         child.wait()
         assert ended(lambda: alive(machine(folder)))
@@ -151,7 +133,7 @@ def test_the_machine_dies_with_its_supervisor(folder: Folder) -> None:
 
 def test_a_removed_folder_ends_the_machine(folder: Folder) -> None:
     removed = Folder(folder.path.with_name("pi-removed"))
-    with up(folder, MACHINE, 600) as (child, _):
+    with up(folder) as (child, _):
         folder.path.rename(removed.path)
         assert child.wait(60) == 0
         assert not alive(machine(removed))
@@ -160,7 +142,7 @@ def test_a_removed_folder_ends_the_machine(folder: Folder) -> None:
 
 def test_a_lock_of_the_caller_is_not_kept_for_as_long_as_the_machine_runs(folder: Folder) -> None:
     ours, theirs = os.pipe()
-    with os.fdopen(ours, "rb") as reader, supervised(folder, MACHINE, 600, (theirs,)) as child:
+    with os.fdopen(ours, "rb") as reader, supervised(folder, (theirs,)) as child:
         os.close(theirs)
         assert select.select([reader], [], [], 60)[0], "somebody holds the other end"
         assert reader.read() == b""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,10 +13,11 @@ import yaml
 
 import tasks
 from core.paths import ROOT
+from tests.support.processes import ran
 from verify.suite import shells
 
-BIN = Path(sys.executable).parent
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+MATRIX = ROOT / ".github" / "workflows" / "matrix.yml"
 ACTION = ROOT / "action.yml"
 TEMPLATE = ROOT / "templates" / "matrix.yml"
 TEXT = re.compile(r"\$\[\[ inputs\.(\w+) \]\]")
@@ -38,10 +38,8 @@ def _steps(file: Path) -> list[dict[str, Any]]:
     return [step for job in jobs for step in job.get("steps", [])]
 
 
-def _tool(*words: str | Path) -> None:
-    done = subprocess.run(
-        [str(BIN / words[0]), *map(str, words[1:])], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+def _tool(name: str, *words: str | Path) -> None:
+    done = ran([Path(sys.executable).with_name(name), *words], cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -116,20 +114,15 @@ def test_actions_are_commits_and_jobs_have_an_end() -> None:
 
 def test_the_inputs_that_are_passed_exist() -> None:
     action = _read(ACTION)
-    workflow = _read(ROOT / ".github" / "workflows" / "matrix.yml")
-    inputs = workflow[True]["workflow_call"]["inputs"]
-    for step in _steps(ROOT / ".github" / "workflows" / "matrix.yml"):
+    inputs = _read(MATRIX)[True]["workflow_call"]["inputs"]
+    for step in _steps(MATRIX):
         if step.get("uses") == "$/":
             assert set(step["with"]) <= set(action["inputs"])
-    caller = _read(ROOT / ".github" / "workflows" / "device-matrix.yml")["jobs"]["cells"]["with"]
+    caller = _read(MATRIX.with_name("device-matrix.yml"))["jobs"]["cells"]["with"]
     assert set(caller) <= set(inputs)
-    used = set(
-        re.findall(r"inputs\.(\w+)", (ROOT / ".github" / "workflows" / "matrix.yml").read_text(encoding="utf-8"))
-    )
-    assert used == set(inputs)
+    assert set(re.findall(r"inputs\.(\w+)", MATRIX.read_text(encoding="utf-8"))) == set(inputs)
     spec, jobs = _template()
-    text = yaml.safe_dump(jobs)
-    assert set(TEXT.findall(text)) == set(spec["spec"]["inputs"])
+    assert set(TEXT.findall(yaml.safe_dump(jobs))) == set(spec["spec"]["inputs"])
 
 
 def test_their_options_exist() -> None:

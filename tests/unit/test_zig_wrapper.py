@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.support.processes import executable, ran
 from toolchains.compilers import zig
 from toolchains.targets import get_target
 
@@ -19,11 +19,7 @@ BEFORE, AFTER, LINK = ["-before"], ["-I/inc dir"], ["-nostdlib++", "/l/libstdc++
 @pytest.fixture
 def fake(tmp_path: Path) -> Path:
     """A program in the place of zig that prints its arguments."""
-    program = tmp_path / "a folder" / "zig"
-    program.parent.mkdir()
-    program.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n", encoding="utf-8")
-    program.chmod(0o755)
-    return program
+    return executable(tmp_path / "a folder/zig", "#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
 
 
 @pytest.fixture
@@ -32,9 +28,8 @@ def wrap(fake: Path, tmp_path: Path) -> Wrap:
 
     def call(target: str, *words: str, cpu: str = "") -> list[str]:
         chosen = dataclasses.replace(get_target(target), zig_cpu=cpu)
-        script = tmp_path / "c++"
-        script.write_text(zig.wrapper("c++", fake, chosen, before=BEFORE, after=AFTER, link=LINK), encoding="utf-8")
-        done = subprocess.run(["/bin/sh", str(script), *words], capture_output=True, text=True, check=False)
+        text = zig.wrapper("c++", fake, chosen, before=BEFORE, after=AFTER, link=LINK)
+        done = ran([executable(tmp_path / "c++", text), *words])
         assert done.returncode == 0, done.stderr
         got = done.stdout.splitlines()
         assert got[:3] == ["c++", "-target", chosen.zig_triple]
