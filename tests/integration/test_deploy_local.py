@@ -18,9 +18,6 @@ from deploy.run.events import Event, Listener
 from deploy.run.pipeline import deploy
 from deploy.run.result import Result
 from deploy.run.settings import Settings
-from tests.support.deploying import bench, bundle, other_program, program, root
-
-__all__ = ["bench", "bundle", "other_program", "program", "root"]
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 

@@ -21,11 +21,8 @@ from deploy.store.store import new_owner
 from deploy.transport.base import Transport, run
 from deploy.transport.deadline import Deadline
 from tests.support import examples
-from tests.support.builds import arm
-from tests.support.deploying import Deploying, bundle, other_program, program
+from tests.support.deploying import Deploying
 from tests.support.processes import ended
-
-__all__ = ["arm", "bundle", "other_program", "program"]
 
 pytestmark = [pytest.mark.virtual, pytest.mark.build, pytest.mark.export]
 

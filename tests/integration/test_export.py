@@ -19,9 +19,6 @@ from models.lowering.progress import log_path
 from models.reference.host import Host
 from models.zoo import everything, get_model
 from models.zoo.schemes import get_scheme
-from tests.support.builds import host
-
-__all__ = ["host"]
 
 pytestmark = pytest.mark.export
 

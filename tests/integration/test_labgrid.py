@@ -26,14 +26,13 @@ from deploy.run.settings import Settings
 from deploy.virtual import machines as virtual
 from tests.faults import server, tiny
 from tests.faults.tiny import Tiny, small
-from tests.support.builds import arm
-from tests.support.deploying import Deploying, program
+from tests.support.deploying import Deploying
 from tests.support.devices import small_program
 from tests.support.lab import Lab, service
 from tests.support.processes import marked, ran
 from toolchains.targets import host_target
 
-__all__ = ["arm", "program", "small"]
+__all__ = ["small"]
 
 pytestmark = [pytest.mark.usefixtures("dist"), pytest.mark.virtual, pytest.mark.build, pytest.mark.export]
 

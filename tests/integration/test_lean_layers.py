@@ -20,7 +20,6 @@ from core.formats.program import load_program
 from deploy.run.compare import compare
 from models.export import export
 from models.zoo import PORTABLE, load_compared
-from tests.support.builds import lean
 from tests.support.graphs import Graph, call_of, changed, tensor
 from tests.support.processes import ran
 from toolchains.bundle import builder
@@ -29,8 +28,6 @@ from toolchains.emulation import emulators
 from toolchains.targets import get_target, host_target
 from verify.agree.look import look, native
 from verify.agree.programs import prepare, table
-
-__all__ = ["lean"]
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
 

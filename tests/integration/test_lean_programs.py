@@ -11,11 +11,9 @@ import pytest
 
 from core.formats.bundle import Bundle
 from models.lowering import shortcuts
-from tests.support.builds import lean, named
+from tests.support.builds import named
 from verify.agree.look import execute, native
 from verify.agree.programs import About, Compared
-
-__all__ = ["lean"]
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
 

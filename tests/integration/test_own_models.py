@@ -21,13 +21,10 @@ from models import export as exporting
 from models.export import export
 from models.reference.host import Host
 from models.request import current, resolve
-from tests.support.builds import host, lend_bundle
-from tests.support.deploying import bundle
+from tests.support.builds import lend_bundle
 from tests.support.processes import ran
 from toolchains.bundle.builder import build
 from toolchains.targets import host_target
-
-__all__ = ["bundle", "host"]
 
 pytestmark = pytest.mark.export
 

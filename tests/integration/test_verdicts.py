@@ -20,9 +20,6 @@ from deploy.run.compare import Comparison, compare
 from models.export import export
 from models.reference.host import Host
 from models.zoo.schemes import get_scheme
-from tests.support.builds import host
-
-__all__ = ["host"]
 
 FIXTURES = ROOT / "tests" / "fixtures" / "models" / "verdicts.py"
 

@@ -27,11 +27,8 @@ from deploy.run.settings import Settings
 from deploy.scripts import script
 from deploy.virtual import machines as virtual
 from tests.conftest import Inv
-from tests.support.deploying import program
 from tests.support.devices import ask, facts_of, own_devices, refuses, runs_programs
 from toolchains.bundle.builder import build
-
-__all__ = ["program"]
 
 pytestmark = pytest.mark.virtual
 

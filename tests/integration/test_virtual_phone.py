@@ -29,12 +29,8 @@ from deploy.transport.deadline import Deadline
 from deploy.virtual import machines as virtual
 from deploy.virtual.supervisor import Folder, read_state
 from tests.conftest import Inv
-from tests.support.builds import arm
-from tests.support.deploying import program
 from tests.support.devices import ask, facts_of, left_over, own_devices, runs_programs, small_program
 from tests.support.lab import Lab
-
-__all__ = ["arm", "program"]
 
 pytestmark = pytest.mark.virtual
 

@@ -28,11 +28,7 @@ from deploy.run.settings import Settings
 from deploy.upkeep import upkeep
 from models.export import export
 from models.lowering import shortcuts
-from tests.support.builds import lean
-from tests.support.deploying import bench, root
 from tests.support.processes import ran
-
-__all__ = ["bench", "lean", "root"]
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
 

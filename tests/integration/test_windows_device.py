@@ -32,13 +32,10 @@ from deploy.upkeep.upkeep import verify
 from models.export import export
 from tests.faults.server import USER, Sftp, serve
 from tests.faults.server import Device as Server
-from tests.support.deploying import program
 from toolchains.bundle.builder import build
 from toolchains.bundle.offers import operators_in
 from toolchains.emulation import wine
 from toolchains.targets import get_target
-
-__all__ = ["program"]
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
