@@ -23,6 +23,7 @@ from models.text.tokenizer import Tokenizer
 from models.users import packages
 from tests.conftest import Inv
 from tests.faults import server
+from tests.support.processes import well
 from toolchains.targets import host_target
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
@@ -96,8 +97,7 @@ def net(tmp_path_factory: pytest.TempPathFactory, inv: Inv) -> Path:
     folder = tmp_path_factory.mktemp("language")
     model = hugging_face(folder / "tiny")
     words = ("export", "--model", str(model), "--options", "context=48", "--json")
-    done = inv(*words, env={"SLIPWAY_DIST": str(folder)})
-    assert done.returncode == 0, done.stderr
+    done = well(inv(*words, env={"SLIPWAY_DIST": str(folder)}))
     assert json.loads(done.stdout)["path"] == str(folder / "programs/tiny-qd8_qb4w")
     assert "tiny-qd8_qb4w: " in done.stderr
     return folder / "programs/tiny-qd8_qb4w/model.pte"
@@ -106,13 +106,11 @@ def net(tmp_path_factory: pytest.TempPathFactory, inv: Inv) -> Path:
 @pytest.mark.parametrize("device", ["local", "pi"])
 def test_a_model_goes_on_from_a_prompt(net: Path, device: str, inv: Inv) -> None:
     words = ("deploy", "--device", device, "--model", str(net), "--prompt", "why is the sky", "--generate", "9")
-    done = inv(*words, "--profile")
-    assert done.returncode == 0, done.stderr
+    done = well(inv(*words, "--profile"))
     assert re.search(r"([3-9]) of \1 tokens the same", done.stdout)
     assert re.search(r"\((xnn|slipway)_q[ds]8_f32_qb4w_gemm\w+\)", done.stdout), "the kernels, by their names"
     assert ("tokens/s" in done.stdout, "instructions a token" in done.stdout) == (device == "local", device == "pi")
-    done = inv(*words, "--temperature", "0.1", "--seed", "3", "--json")
-    assert done.returncode == 0, done.stderr
+    done = well(inv(*words, "--temperature", "0.1", "--seed", "3", "--json"))
     result = json.loads(done.stdout)
     assert result["runner"]["generated"]["prompt_tokens"] == 4
     assert [one["name"] for one in result["outputs"]] == ["scores"]
@@ -122,8 +120,7 @@ def test_a_model_goes_on_from_a_prompt(net: Path, device: str, inv: Inv) -> None
 @pytest.mark.long
 def test_plain_attention_runs_on_every_engine_and_says_the_same(net: Path, inv: Inv, tmp_path: Path) -> None:
     words = ("--model", str(net.parents[2] / "tiny"), "--options", "context=48;attention=plain")
-    done = inv("export", *words, env={"SLIPWAY_DIST": str(tmp_path)})
-    assert done.returncode == 0, done.stderr
+    done = well(inv("export", *words, env={"SLIPWAY_DIST": str(tmp_path)}))
     plain, said = tmp_path / "programs/tiny-qd8_qb4w-plain/model.pte", set()
     for program, engine in ((plain, "executorch"), (plain, "lean"), (net, "lean"), (net, "executorch")):
         done = inv(
@@ -307,8 +304,7 @@ def test_what_optimum_exports_answers_as_upstreams_runtime(
     assert [line for line in found if line[4:] != ["64", "0"]] == []
     for program in programs:
         words = ("--model", str(program), "--tokenizer", str(tokenizer(tmp_path / "words")), "--generate", "9")
-        done = inv("deploy", "--device", "local", *words, "--prompt", "why is the sky")
-        assert done.returncode == 0, done.stderr
+        done = well(inv("deploy", "--device", "local", *words, "--prompt", "why is the sky"))
         assert re.search(r"(\d) of \1 tokens the same", done.stdout)
         argv = [str(ROOT / "inv"), "chat", *words]
         talk = subprocess.run(argv, input="why is\n/stats\n", capture_output=True, text=True, timeout=300, check=False)

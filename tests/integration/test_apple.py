@@ -12,7 +12,7 @@ import pytest
 
 from core.paths import ROOT
 from core.processes.commands import run
-from tests.support.processes import ran
+from tests.support.processes import ran, well
 from toolchains.bundle import toolchain_file
 from toolchains.bundle.sdk import Sdk, build_sdk
 from toolchains.compilers import families, zig
@@ -157,8 +157,7 @@ def test_an_app_finds_all_that_it_needs(sdk: Sdk, name: str, tmp_path: Path) -> 
         "-o",
         tmp_path / "module.o",
     ]
-    done = ran(argv)
-    assert done.returncode == 0, done.stderr
+    well(ran(argv))
     needed, has = symbols([app, folder / "libslipway.a"])
     assert "_slipway_program_load" in has
     assert not {name for name in needed if "slipway" in name}

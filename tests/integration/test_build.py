@@ -17,7 +17,7 @@ import pytest
 from core.errors import BuildError, HostError
 from core.formats.bundle import MANIFEST, RUNNER, Bundle
 from core.paths import ROOT
-from tests.support.processes import alive, descendants, ended, ran
+from tests.support.processes import alive, descendants, ended, ran, well
 from toolchains.bundle import builder, conan, conan_packages, inputs
 from toolchains.compilers import families, gnu, zig
 from toolchains.compilers.libstdcxx import sysroot
@@ -48,8 +48,7 @@ def run_runner(bundle_folder: Path, target: Target, cpu: str = "") -> dict[str, 
     root = None if emulators.is_native(target) and not cpu else sysroot(target)
     argv = [*emulators.user_argv(target, cpu, root), str(bundle_folder / RUNNER), "--capabilities", "--json"]
     env = {name: value for name, value in os.environ.items() if not name.startswith("LD_")}
-    done = ran(argv, timeout=300, env=env)
-    assert done.returncode == 0, done.stderr
+    done = well(ran(argv, timeout=300, env=env))
     said: dict[str, list[str]] = json.loads(done.stdout)
     return said
 

@@ -19,6 +19,7 @@ from core.processes.commands import run
 from tests.conftest import Inv
 from tests.support import examples
 from tests.support.conan_homes import PASSWORD, USER, Home, server
+from tests.support.processes import well
 from toolchains.bundle import builder, conan, conan_packages
 from toolchains.targets import get_target
 
@@ -52,8 +53,7 @@ def created(inv: Inv, tmp_path_factory: pytest.TempPathFactory) -> Created:
     """``conan create`` of the recipe with the profiles that a user has; what it needs is built first."""
     folder = tmp_path_factory.mktemp("create")
     log = folder / "conan.log"
-    done = inv("build", "--profiles", str(folder / "profiles"), "--target", f"{TARGET},{ARM}")
-    assert done.returncode == 0, done.stderr
+    well(inv("build", "--profiles", str(folder / "profiles"), "--target", f"{TARGET},{ARM}"))
     profiles = [f"--profile:host={folder}/profiles/{TARGET}", f"--profile:build={folder}/profiles/build"]
     with conan_packages.building():
         common = [*conan_packages.words(get_target(TARGET), "", log)[2:], *profiles]

@@ -18,7 +18,7 @@ import pytest
 from core.formats.program import load_program
 from models.export import export
 from tests.support.graphs import Graph, call_of, changed, node, tensor, value_of
-from tests.support.processes import ran
+from tests.support.processes import ran, well
 from verify.fuzz import tool
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
@@ -177,8 +177,7 @@ def program(model: str, scheme: str) -> Path:
 
 
 def tried(*argv: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    done = ran(argv, timeout=600)
-    assert done.returncode == 0, done.stderr
+    done = well(ran(argv, timeout=600))
     *findings, last = [json.loads(line) for line in done.stdout.splitlines()]
     return findings, last
 

@@ -14,7 +14,7 @@ import pytest
 from core.formats.bundle import RUNNER
 from core.paths import ROOT
 from tests.support.builds import made_by
-from tests.support.processes import ran
+from tests.support.processes import ran, well
 from toolchains.bundle import builder
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
@@ -54,8 +54,7 @@ def run() -> Run:
     def call(engine: str, *words: object) -> dict[str, Any]:
         runner = builder.build("linux-x86_64", engine).path / RUNNER
         argv = [str(runner), *map(str, words), "--cpu_threads=1", "--json"]
-        done = ran(argv, timeout=120)
-        assert done.returncode == 0, done.stderr
+        done = well(ran(argv, timeout=120))
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer
 
@@ -88,8 +87,7 @@ def test_upstreams_inspector_reads_the_lean_engines_etdump(run: Run, programs: P
         "lean", f"--model_path={programs / 'mixed.pte'}", f"--inputs={programs / 'mixed.npy'}",
         f"--etdump_path={dump}", f"--num_executions={EXECUTIONS}",
     )  # fmt: skip
-    done = ran([sys.executable, "-c", INSPECT, dump, programs / "mixed.etrecord"])
-    assert done.returncode == 0, done.stderr[-3000:]
+    done = well(ran([sys.executable, "-c", INSPECT, dump, programs / "mixed.etrecord"]))
     events = json.loads(done.stdout.splitlines()[-1])
     executed = [event[1:] for event in events if event[0] == "Execute"]
     assert [(name, delegated) for name, delegated, _, _ in executed] == [
@@ -131,8 +129,7 @@ def test_rounds_of_a_loop_are_calls_that_give_values_each(run: Run, tmp_path: Pa
     assert "mul.out" in operators and "add.out" not in operators, "of a branch that is not taken"
     dump, values = tmp_path / "run.etdp", tmp_path / "run.values"
     run("lean", *words["each"], f"--etdump_path={dump}", f"--dump_intermediate={values}")
-    done = ran([sys.executable, "-c", VALUES, dump, values])
-    assert done.returncode == 0, done.stderr[-3000:]
+    done = well(ran([sys.executable, "-c", VALUES, dump, values]))
     found = json.loads(done.stdout.splitlines()[-1])
     numpy.testing.assert_allclose(found["native_call_mul.out"], rows * other, rtol=1e-6)
     numpy.testing.assert_allclose(found["native_call_sum.IntList_out"], rows.sum(1), rtol=1e-5)

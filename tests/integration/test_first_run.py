@@ -15,7 +15,7 @@ import pytest
 
 from core.paths import ROOT
 from tests.support.builds import checkout
-from tests.support.processes import marked, ran
+from tests.support.processes import marked, ran, well
 from toolchains.debian import packages as debian
 from toolchains.debian.sources import VARIABLE, find_mirror, host_arch
 
@@ -137,8 +137,7 @@ def test_without_apt_the_front_door_says_what_to_set_and_then_works(root: Path, 
     assert f"Try: export {VARIABLE}=" in without.stderr
     assert "Traceback" not in without.stderr
     mirror = {VARIABLE: find_mirror().uri}
-    done = run(root, home, ["/slipway/inv", "doctor"], **mirror)
-    assert done.returncode == 0, done.stderr
+    done = well(run(root, home, ["/slipway/inv", "doctor"], **mirror))
     assert "signatures checked" in done.stdout
     for library in root.glob("usr/lib/*/libstdc++.so.6"):
         library.rename(library.with_name("gone"))
@@ -146,8 +145,7 @@ def test_without_apt_the_front_door_says_what_to_set_and_then_works(root: Path, 
     assert bare.returncode == 4 and "Try: install libstdc++.so.6 with your distribution's packages" in bare.stderr
     for library in root.glob("usr/lib/*/gone"):
         library.rename(library.with_name("libstdc++.so.6"))
-    fetched = run(root, home, ["/home/venv/bin/python", "-c", FETCH], PYTHONPATH="/slipway", **mirror)
-    assert fetched.returncode == 0, fetched.stderr
+    fetched = well(run(root, home, ["/home/venv/bin/python", "-c", FETCH], PYTHONPATH="/slipway", **mirror))
     tree = home / fetched.stdout.strip().removeprefix("/home/")
     assert (tree / "usr/bin/hello").read_bytes()[:5] == b"\x7fELF\x02"
     assert list((home / ".cache/slipway/debian/keys").glob("*.gpg")), "the archive's own keys"

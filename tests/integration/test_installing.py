@@ -27,7 +27,7 @@ from core.environment.installer import marker
 from core.errors import HostError
 from core.paths import ROOT
 from tests.support.archive import Served, serving
-from tests.support.processes import ran
+from tests.support.processes import ran, well
 
 
 def _wheel(folder: Path, version: str, word: str) -> Path:
@@ -297,13 +297,11 @@ def test_the_commands(project: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "Slipway 0.1.0\n"), done.stderr
     done = run(project, "slipway", "targets", "--json")
     assert "linux-arm64" in done.stdout, done.stderr
-    done = run(project, "slipway", "doctor", "--json")
-    assert done.returncode == 0, done.stderr
+    done = well(run(project, "slipway", "doctor", "--json"))
     assert {each["name"] for each in json.loads(done.stdout)} >= {"Python", "linux-arm64 with zig"}
     done = run(project, "slipway", "depoly")
     assert (done.returncode, done.stderr.splitlines()[-1]) == (2, "Try: slipway deploy")
-    done = run(project, "slipway", "deploy", "--device", "local", "--model", "mlp", "--json")
-    assert done.returncode == 0, done.stderr
+    done = well(run(project, "slipway", "deploy", "--device", "local", "--model", "mlp", "--json"))
     result = json.loads(done.stdout)
     assert result["verdict"] in {"agrees", "identical"}
     assert (project / "dist" / "programs" / "mlp-fp32" / "model.pte").is_file()
@@ -315,8 +313,7 @@ def test_the_commands(project: Path) -> None:
 @pytest.mark.export
 def test_tests_of_the_project_on_devices(project: Path) -> None:
     words = ("pytest", "-p", "no:cacheprovider", "-W", "error", "--junitxml=report.xml")
-    done = run(project, *words)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = well(run(project, *words))
     assert "2 passed" in done.stdout
     assert "slipway: running mlp-fp32 on local" in done.stdout
     found = {each.attrib["name"]: each.attrib["value"] for each in ET.parse(project / "report.xml").iter("property")}  # noqa: S314
@@ -361,8 +358,7 @@ print(len(names))
 
 def test_no_module_needs_linux_to_be_imported() -> None:
     """What Linux alone has is missing on macOS: a module that names it at its top would end the front door there."""
-    done = ran([sys.executable, "-c", NOT_ON_MACOS, ROOT], timeout=300)
-    assert done.returncode == 0, done.stderr[-2000:]
+    done = well(ran([sys.executable, "-c", NOT_ON_MACOS, ROOT], timeout=300))
     assert int(done.stdout) > 160
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from core.paths import ROOT
-from tests.support.processes import ran
+from tests.support.processes import ran, well
 
 NEEDED = ("inv", "tasks.py", "pyproject.toml", "locks", "commands", "core", "deploy", "verify")
 
@@ -87,8 +87,7 @@ def test_from_nothing_interrupted_then_two_at_once(lived_in: Path) -> None:
         assert "deploy" in out
     assert sum("Installing" in trouble for _, trouble in results) == 1, "the packages were installed twice"
 
-    again = _inv(clone, "--list")
-    assert again.returncode == 0
+    again = well(_inv(clone, "--list"))
     assert again.stderr == "", "a warm start has nothing to say"
 
 
@@ -133,8 +132,7 @@ def test_with_a_full_disk(clone: Path, tmp_path: Path) -> None:
 def test_a_broken_environment_is_made_again(lived_in: Path) -> None:
     assert _inv(lived_in, "--version").returncode == 0  # nothing to do after the first test here; alone it makes one
     (lived_in / ".venv" / "bin" / "python").unlink()
-    done = _inv(lived_in, "--version")
-    assert done.returncode == 0, done.stderr
+    done = well(_inv(lived_in, "--version"))
     assert done.stdout.startswith("Slipway ")
 
 
@@ -144,6 +142,5 @@ def test_a_debian_python_without_venv_support(clone: Path) -> None:
         "mount -t tmpfs none /usr/lib/python3.11/ensurepip && mount -t tmpfs none /var/lib/apt/lists && "
         'SLIPWAY_PYTHON=/usr/bin/python3 exec "$0" --version'
     )
-    done = ran(["unshare", "--map-root-user", "--mount", "sh", "-c", script, str(clone / "inv")], timeout=300)
-    assert done.returncode == 0, done.stderr
+    done = well(ran(["unshare", "--map-root-user", "--mount", "sh", "-c", script, str(clone / "inv")], timeout=300))
     assert done.stdout.startswith("Slipway ")

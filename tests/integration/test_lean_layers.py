@@ -21,7 +21,7 @@ from deploy.run.compare import compare
 from models.export import export
 from models.zoo import PORTABLE, load_compared
 from tests.support.graphs import Graph, call_of, changed, tensor
-from tests.support.processes import ran
+from tests.support.processes import ran, well
 from toolchains.bundle import builder
 from toolchains.compilers.libstdcxx import sysroot
 from toolchains.emulation import emulators
@@ -51,8 +51,7 @@ def test_half_precision_runs_everywhere(target_name: str, cpu: str, instead: boo
         inputs = ",".join(str(folder / item.file) for item in program.inputs)
         argv = [*prefix, str(bundle.path / RUNNER), f"--model_path={folder / program.file}", f"--inputs={inputs}"]
         argv += ["--json", f"--output_file={tmp_path / model}", "--warmup=1", "--num_executions=1"]
-        done = ran(argv, timeout=120)
-        assert done.returncode == 0, done.stderr
+        done = well(ran(argv, timeout=120))
         result: dict[str, Any] = json.loads(done.stdout)
         told = [(item["wanted"], item["used"]) for item in result.get("fallbacks", ())]
         assert told == ([("float16", "float32")] if instead else []), result.get("fallbacks")
@@ -81,8 +80,7 @@ def _run(program: Path, given: Path, prefix: Path) -> Path:
     """Three times, with the same memory: the output."""
     runner = builder.build("linux-x86_64", "lean").path / RUNNER
     words = [f"--model_path={program}", f"--inputs={given}", f"--output_file={prefix}", "--num_executions=3"]
-    done = ran([str(runner), *words], timeout=60)
-    assert done.returncode == 0, done.stderr
+    well(ran([str(runner), *words], timeout=60))
     return prefix.with_name(f"{prefix.name}0.npy")
 
 
@@ -175,8 +173,7 @@ def run(lean: Bundle, program: Path, folder: Path, x: np.ndarray, *words: str) -
     np.save(folder / "x.npy", x)
     argv = [str(lean.path / RUNNER), f"--model_path={program}", f"--inputs={folder / 'x.npy'}", "--json"]
     argv += [f"--output_file={folder / 'y'}", *words]
-    done = ran(argv, timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = well(ran(argv, timeout=120))
     return np.load(folder / "y0.npy"), json.loads(done.stdout)
 
 

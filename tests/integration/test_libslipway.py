@@ -19,7 +19,7 @@ from core.paths import ROOT
 from core.processes.commands import Done, run
 from models.export import export
 from tests.support import examples, language
-from tests.support.processes import ran
+from tests.support.processes import ran, well
 from toolchains.bundle import builder
 from toolchains.bundle.sdk import Sdk, build_sdk
 from toolchains.bundle.wheel import write_wheel
@@ -263,8 +263,7 @@ def test_the_wheel_in_a_fresh_environment(tmp_path: Path) -> None:
     run([python, "-I", "-m", "pip", *words, wheel])
     # A base of a virtual environment of a virtual environment is the outermost Python, which has no NumPy.
     script = f"import sys; sys.path.append({str(Path(np.__file__).parents[1])!r})\n{_SCRIPT}"
-    done = ran([python, "-c", script], cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = well(ran([python, "-c", script], cwd=tmp_path))
     assert (tmp_path / "wheel.bin").read_bytes() == want
     assert done.stdout.splitlines() == SAID
     said = spoken("linux-x86_64", tmp_path)
@@ -298,8 +297,7 @@ def test_the_wheels_of_other_processors_compute_the_same(tmp_path: Path) -> None
         # -B: the tree of Debian's packages is shared, and stays as it was unpacked.
         script = f"import sys; sys.path.insert(0, 'site')\n{_SCRIPT}"
         argv: list[str | Path] = [*qemu, root / "usr/bin/python3.11", "-I", "-B", "-c", script]
-        done = ran(argv, cwd=folder)
-        assert done.returncode == 0, done.stderr
+        done = well(ran(argv, cwd=folder))
         assert (folder / "wheel.bin").read_bytes() == want, name
         assert done.stdout.splitlines() == SAID
         said, words = spoken(name, folder), ["speaker.pte", "ids.txt", "12"]

@@ -22,7 +22,7 @@ from core.errors import BuildError
 from core.files import locked
 from core.formats.bundle import MANIFEST, SBOM, Native
 from core.paths import ROOT, cache_dir
-from tests.support.processes import descendants, gone, marked, ran
+from tests.support.processes import descendants, gone, marked, ran, well
 from toolchains.bundle import conan, conan_packages, native
 from toolchains.debian import packages as debian
 from toolchains.targets import get_target
@@ -139,8 +139,7 @@ def test_packages_made_elsewhere_serve_here(
 def offline(*words: str, cwd: Path = ROOT) -> str:
     """Run a command in a network namespace without interfaces; what it says."""
     argv = ["unshare", "--map-root-user", "--net", *words]
-    done = ran(argv, cwd=cwd, env=conan._environment())
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = well(ran(argv, cwd=cwd, env=conan._environment()))
     return done.stdout + done.stderr
 
 

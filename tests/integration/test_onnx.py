@@ -18,13 +18,13 @@ import pytest
 from core.environment import ensure_onnx
 from core.errors import ProgramError
 from tests.conftest import Inv
+from tests.support.processes import well
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
 
 def _deploy(inv: Inv, *words: str) -> dict[str, Any]:
-    done = inv("deploy", *words, "--json", timeout=1200)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = well(inv("deploy", *words, "--json", timeout=1200))
     result: dict[str, Any] = json.loads(done.stdout)
     return result
 

@@ -22,7 +22,7 @@ from models.export import export
 from models.reference.host import Host
 from models.request import current, resolve
 from tests.support.builds import lend_bundle
-from tests.support.processes import ran
+from tests.support.processes import ran, well
 from toolchains.bundle.builder import build
 from toolchains.targets import host_target
 
@@ -283,8 +283,7 @@ def _run_by_lean(folder: Path, program: Program, to: Path) -> Any:
     """The differences of the first output from the reference."""
     bundle = build(host_target().name, "lean")
     words = [f"--model_path={folder / program.file}", f"--inputs={folder / 'input0.npy'}", f"--output_file={to}/y"]
-    done = ran([bundle.path / RUNNER, *words], timeout=60)
-    assert done.returncode == 0, done.stderr
+    well(ran([bundle.path / RUNNER, *words], timeout=60))
     return numpy.load(to / "y0.npy") - numpy.load(folder / "output0.npy")
 
 

@@ -13,6 +13,7 @@ from core.paths import ROOT
 from tests.conftest import Inv
 from tests.support import consoles
 from tests.support.builds import lend_bundle, lend_native, lend_program, warm
+from tests.support.processes import well
 
 RUNNING_NOW = "./inv test"
 """The one command not run here: it is the one that runs this test (.ci/run calls nothing else)."""
@@ -86,6 +87,5 @@ def test_documented_command(inv: Inv, own_folders: dict[str, str], command: str)
         key, value = words.pop(0).split("=", 1)
         env[key] = value
     assert words[0] == "./inv", "only ./inv is documented: what else would a newcomer have?"
-    done = inv(*words[1:], env=env)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = well(inv(*words[1:], env=env))
     assert "Traceback" not in done.stderr

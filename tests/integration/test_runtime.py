@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.formats.bundle import REAL_RUNNER
-from tests.support.processes import ran
+from tests.support.processes import ran, well
 from toolchains.bundle import builder
 from toolchains.compilers.libstdcxx import sysroot
 from toolchains.emulation import emulators
@@ -48,8 +48,7 @@ def test_the_cpp_tests_pass(target_name: str) -> None:
     for cpu in ("",) if native else ("cortex-a53", "cortex-a76"):
         prefix = [] if native else emulators.user_argv(target, cpu, sysroot(target))
         env = {name: value for name, value in environment(native).items() if not name.startswith("LD_")}
-        done = ran([*prefix, program], env=env, timeout=600)
-        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        done = well(ran([*prefix, program], env=env, timeout=600))
         found = PASSED.search(done.stdout)
         assert found
         assert int(found[1]) > 50
@@ -58,8 +57,7 @@ def test_the_cpp_tests_pass(target_name: str) -> None:
 def test_the_cpp_tests_pass_with_lean() -> None:
     """Those of the engine itself: what it knows of delegates' graphs, against XNNPACK."""
     program, tails = compiled(get_target("linux-x86_64"), "lean", TESTS, "tail_tests")
-    done = ran([program], timeout=600)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    done = well(ran([program], timeout=600))
     found = PASSED.search(done.stdout)
     assert found
     assert int(found[1]) > 55
@@ -86,8 +84,7 @@ def run_tails(argv: list[str | Path], **variables: str) -> str:
     """What they say: all layers that they computed are right."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("LD_")}
     env |= {"SLIPWAY_TESTS_NAMES": "1", **variables}
-    done = ran(argv, env=env, timeout=600)
-    assert done.returncode == 0, f"{variables}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
+    done = well(ran(argv, env=env, timeout=600))
     return done.stdout
 
 
@@ -106,8 +103,7 @@ def test_the_cpp_tests_pass_with_onnxruntime(target_name: str, cpu: str) -> None
     prefix = [] if native else emulators.user_argv(target, cpu)
     loader = [str(program) if word.endswith(REAL_RUNNER) else word for word in bundle.emulated_argv]
     env = environment(native)
-    done = ran([*prefix, *loader], env=env, timeout=900)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    done = well(ran([*prefix, *loader], env=env, timeout=900))
     found = PASSED.search(done.stdout)
     assert found
     assert int(found[1]) > 50

@@ -15,7 +15,7 @@ from core.errors import BuildError, HostError
 from core.files import locked
 from core.paths import ROOT, cache_dir
 from tests.support import examples
-from tests.support.processes import ran
+from tests.support.processes import ran, well
 from toolchains import tools
 from toolchains.bundle import conan, conan_packages
 from toolchains.compilers.families import family
@@ -63,14 +63,12 @@ def compile_consumer(sdk: tuple[Target, Path], folder: Path, cxx: str, *, link: 
         words.append(f"-DLINK={link}")
     building: list[str | Path] = [tools.program("cmake"), "--build", folder]
     for argv in (words, building):
-        done = ran(argv)
-        assert done.returncode == 0, done.stdout + done.stderr
+        well(ran(argv))
 
 
 def registered(target: Target, program: Path) -> list[str]:
     root = None if emulators.is_native(target) else sysroot(target)
-    done = ran([*emulators.user_argv(target, sysroot=root), program])
-    assert done.returncode == 0, done.stderr
+    done = well(ran([*emulators.user_argv(target, sysroot=root), program]))
     return done.stdout.splitlines()
 
 

@@ -14,7 +14,7 @@ from elftools.elf.elffile import ELFFile
 from core.formats.bundle import RUNNER, SBOM
 from models.export import export
 from tests.integration.test_runner import programs
-from tests.support.processes import ran
+from tests.support.processes import ran, well
 from toolchains.bundle import builder
 from toolchains.bundle.inputs import select
 
@@ -53,8 +53,7 @@ def test_it_has_what_its_program_needs_and_nothing_else(programs: Path, tmp_path
         argv = [str(bundle.path / RUNNER), f"--model_path={programs / name}.pte", "--json", *words]
         return ran(argv, timeout=60)
 
-    done = run("portable", f"--inputs={programs / 'portable.in0.npy'}", f"--output_file={tmp_path / 'y'}")
-    assert done.returncode == 0, done.stderr
+    well(run("portable", f"--inputs={programs / 'portable.in0.npy'}", f"--output_file={tmp_path / 'y'}"))
     assert numpy.allclose(numpy.load(tmp_path / "y0.npy"), numpy.load(programs / "portable.out0.npy"), atol=1e-6)
     for name, code, lacking in (("numbers", 4, "aten::"), ("delegated", 5, "XnnpackBackend")):
         refused = run(name)

@@ -14,7 +14,7 @@ import pytest
 
 from core.paths import ROOT, cache_dir
 from tests.support.conan_homes import serving
-from tests.support.processes import ran, reserved
+from tests.support.processes import ran, reserved, well
 from toolchains.bundle import conan, conan_packages
 from toolchains.compilers import ccache, zig
 from toolchains.compilers.families import Compilers
@@ -61,8 +61,7 @@ class Machine:
         """Have the package; Conan's messages."""
         log = self.cache / "log.txt"
         env = {name: value for name, value in os.environ.items() if not name.startswith("SLIPWAY_")}
-        done = ran([sys.executable, "-c", WORK, str(log)], env={**env, **self.variables}, cwd=ROOT)
-        assert done.returncode == 0, done.stderr
+        well(ran([sys.executable, "-c", WORK, str(log)], env={**env, **self.variables}, cwd=ROOT))
         return log.read_text(encoding="utf-8")
 
 

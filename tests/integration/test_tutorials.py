@@ -23,7 +23,7 @@ from models.export import export
 from tests.conftest import Inv
 from tests.support import consoles
 from tests.support.builds import lend_bundle, lend_program, warm
-from tests.support.processes import ran
+from tests.support.processes import ran, well
 from toolchains import tools as pinned
 from toolchains.bundle.sdk import build_sdk
 
@@ -52,8 +52,7 @@ def test_the_one_for_the_pi(tmp_path: Path) -> None:
     assert [words[0] for words in typed] == ["export", "deploy", "deploy", "compare", "deploy", "inspect", "matrix"]
     with warm() as own:
         for words in typed:
-            done = ran([str(ROOT / "inv"), *words], cwd=tmp_path, env={**env, **own})
-            assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
+            well(ran([str(ROOT / "inv"), *words], cwd=tmp_path, env={**env, **own}))
     assert (tmp_path / "dist" / "programs" / "net-make_model-fp32" / "model.pte").is_file()
     assert (tmp_path / "baseline.json").is_file()
     assert "net-make_model-fp32/`" in text
@@ -77,8 +76,7 @@ def test_the_one_for_a_network_of_timm(inv: Inv, tmp_path: Path) -> None:
         for command in commands:
             words = [word.replace("my/net.py", str(tmp_path / "my" / "net.py")) for word in shlex.split(command)]
             assert words[0] == "./inv"
-            done = inv(*words[1:], env={**env, **own})
-            assert done.returncode == 0, done.stdout + done.stderr
+            well(inv(*words[1:], env={**env, **own}))
     requirements = (tmp_path / "my" / "requirements.txt").read_text(encoding="utf-8")
     assert re.fullmatch(r"timm==[0-9.]+\n", requirements)
     (result,) = (dist / "results").glob("pi-net-make_model-fp32-*.json")

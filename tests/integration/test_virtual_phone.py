@@ -31,6 +31,7 @@ from deploy.virtual.supervisor import Folder, read_state
 from tests.conftest import Inv
 from tests.support.devices import ask, facts_of, left_over, own_devices, runs_programs, small_program
 from tests.support.lab import Lab
+from tests.support.processes import well
 
 pytestmark = pytest.mark.virtual
 
@@ -175,8 +176,7 @@ def test_it_is_added_by_its_serial(
     monkeypatch.setenv(PORT_VARIABLE, env[PORT_VARIABLE])
     listing = inv("devices.list", env={**env, "COLUMNS": "80"}).stdout
     assert f"./inv devices.add --adb {phone.serial}" in listing
-    added = inv("devices.add", "--adb", phone.serial, "--name", "shelf", "--json", env=env)
-    assert added.returncode == 0, added.stderr
+    added = well(inv("devices.add", "--adb", phone.serial, "--name", "shelf", "--json", env=env))
     said = json.loads(added.stdout)
     assert said["device"]["target"] == "android-arm64"
     assert said["facts"]["api_level"] == 34

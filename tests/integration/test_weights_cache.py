@@ -28,7 +28,7 @@ from deploy.run.settings import Settings
 from deploy.upkeep import upkeep
 from models.export import export
 from models.lowering import shortcuts
-from tests.support.processes import ran
+from tests.support.processes import ran, well
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
 
@@ -269,8 +269,7 @@ def test_a_full_disk(case: Case) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
 
-    done = ran(argv, timeout=60, preexec_fn=limit)
-    assert done.returncode == 0, done.stderr
+    done = well(ran(argv, timeout=60, preexec_fn=limit))
     answer = json.loads(done.stdout)
     assert answer["weights"]["cache"]["state"] == "none"
     assert "File too large" in done.stderr

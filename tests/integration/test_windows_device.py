@@ -32,6 +32,7 @@ from deploy.upkeep.upkeep import verify
 from models.export import export
 from tests.faults.server import USER, Sftp, serve
 from tests.faults.server import Device as Server
+from tests.support.processes import well
 from toolchains.bundle.builder import build
 from toolchains.bundle.offers import operators_in
 from toolchains.emulation import wine
@@ -244,8 +245,7 @@ def test_files_and_faults_have_words_in_any_letters(
 ) -> None:
     """The numbers are those of a deploy: test_emulated_devices.py."""
     facts = load_program(folder)
-    done = wine_run(f"--model_path=Z:\\work\\{facts.file}", "--output_file=Z:\\work\\ÿ")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = well(wine_run(f"--model_path=Z:\\work\\{facts.file}", "--output_file=Z:\\work\\ÿ"))
     answer: dict[str, Any] = json.loads(done.stdout)
     assert answer["cpu"]["arch"] == "x86_64"
     assert answer["peak_rss_bytes"] > 1 << 20

@@ -20,6 +20,12 @@ def ran(argv: Sequence[str | os.PathLike[str]], **how: Any) -> subprocess.Comple
     return subprocess.run(argv, capture_output=True, text=True, check=False, **how)
 
 
+def well(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
+    """The same command; the test fails with what it said if it did not end well."""
+    assert done.returncode == 0, f"{done.args}\n{done.stdout}{done.stderr}"
+    return done
+
+
 def marked(folder: str, setting: str = "") -> dict[int, list[str]]:
     """Living processes, other than this one, that work in ``folder`` or name it, with their argv.
 
