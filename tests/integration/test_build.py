@@ -17,13 +17,13 @@ import pytest
 from core.errors import BuildError, HostError
 from core.formats.bundle import MANIFEST, RUNNER, Bundle
 from core.paths import ROOT
-from tests.support.processes import alive, descendants, ended, ran, well
+from tests.support.processes import alive, descendants, ended, ran
 from toolchains.bundle import builder, conan, conan_packages, inputs
 from toolchains.compilers import families, gnu, zig
-from toolchains.compilers.libstdcxx import sysroot
 from toolchains.emulation import emulators
+from toolchains.emulation.platforms import platform_for
 from toolchains.inspect import needs as inspect
-from toolchains.targets import Target, get_target, host_target, load_targets
+from toolchains.targets import get_target, host_target, load_targets
 
 pytestmark = pytest.mark.build
 
@@ -41,16 +41,6 @@ def dist_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="module", params=TARGETS)
 def bundle(request: pytest.FixtureRequest, dist_folder: Path) -> Bundle:
     return builder.build(request.param)
-
-
-def run_runner(bundle_folder: Path, target: Target, cpu: str = "") -> dict[str, list[str]]:
-    """``pte_runner --capabilities`` of the bundle in a folder, emulated where needed."""
-    root = None if emulators.is_native(target) and not cpu else sysroot(target)
-    argv = [*emulators.user_argv(target, cpu, root), str(bundle_folder / RUNNER), "--capabilities", "--json"]
-    env = {name: value for name, value in os.environ.items() if not name.startswith("LD_")}
-    done = well(ran(argv, timeout=300, env=env))
-    said: dict[str, list[str]] = json.loads(done.stdout)
-    return said
 
 
 def test_a_bundle_is_whole_and_says_what_it_needs(bundle: Bundle, dist_folder: Path) -> None:
@@ -82,8 +72,9 @@ def test_a_bundle_is_whole_and_says_what_it_needs(bundle: Bundle, dist_folder: P
     ("name", "cpu"), [(name, cpu) for name in TARGETS for cpu in get_target(name).qemu_cpus], ids=str
 )
 def test_it_runs_on_every_cpu_of_the_table(name: str, cpu: str, dist_folder: Path) -> None:
-    target = get_target(name)
-    assert "XnnpackBackend" in run_runner(builder.build(name).path, target, cpu)["backends"]
+    done = platform_for(get_target(name), cpu).run(builder.build(name).path / RUNNER, ["--capabilities", "--json"])
+    assert done.returncode == 0, done.stderr
+    assert "XnnpackBackend" in json.loads(done.stdout)["backends"]
 
 
 BEYOND = {

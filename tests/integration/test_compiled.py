@@ -68,8 +68,6 @@ for call, words in said.items():
         assert words in str(error), error
     else:
         raise AssertionError(words)
-
-print("done")
 """
 
 
@@ -77,5 +75,4 @@ def test_what_is_compiled_for_gpus_has_a_stand_in_or_says_so(tmp_path: Path) -> 
     for name, text in PACKAGES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    done = well(ran([sys.executable, "-c", SCRIPT, str(tmp_path)], env={**os.environ, "PYTHONPATH": str(ROOT)}))
-    assert done.stdout == "done\n"
+    well(ran([sys.executable, "-c", SCRIPT, str(tmp_path)], env={**os.environ, "PYTHONPATH": str(ROOT)}))

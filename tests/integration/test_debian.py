@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from core.paths import ROOT
-from tests.support.processes import quickest
+from tests.support.processes import quickest, ran, well
 from toolchains.debian import packages as debian
 from toolchains.debian import sources as debian_sources
 from toolchains.debian.client import keyring
@@ -84,9 +84,8 @@ def apts_choice(folder: Path, arch: str, packages: list[str]) -> set[str]:
         "APT::Sandbox::User": "root", "Debug::NoLocking": "true",
     }  # fmt: skip
     words = [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
-    subprocess.run(["apt-get", "-q", *words, "update"], check=True, capture_output=True, timeout=300)
-    argv = ["apt-get", "-q", *words, "install", "--yes", "--print-uris", *packages]
-    said = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=300).stdout
+    well(ran(["apt-get", "-q", *words, "update"], timeout=300))
+    said = well(ran(["apt-get", "-q", *words, "install", "--yes", "--print-uris", *packages], timeout=300)).stdout
     return set(re.findall(r"^'[^']+' (\S+) ", said, re.MULTILINE))
 
 

@@ -53,8 +53,7 @@ def programs() -> Path:
 def run() -> Run:
     def call(engine: str, *words: object) -> dict[str, Any]:
         runner = builder.build("linux-x86_64", engine).path / RUNNER
-        argv = [str(runner), *map(str, words), "--cpu_threads=1", "--json"]
-        done = well(ran(argv, timeout=120))
+        done = well(ran([runner, *map(str, words), "--cpu_threads=1", "--json"], timeout=120))
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer
 

@@ -6,13 +6,12 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from core.paths import ROOT
-from tests.support.processes import ran, well
+from tests.support.processes import marked, ran, wait_for, well
 
 NEEDED = ("inv", "tasks.py", "pyproject.toml", "locks", "commands", "core", "deploy", "verify")
 
@@ -44,43 +43,25 @@ def _inv(clone: Path, *words: str, prefix: tuple[str, ...] = (), **env: str) -> 
     return ran([*prefix, str(clone / "inv"), *words], env={**os.environ, **env}, timeout=300)
 
 
-def _processes_with(text: str) -> list[int]:
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if text in words and int(folder.name) != os.getpid():
-            found.append(int(folder.name))
-    return found
+def _begin(clone: Path) -> subprocess.Popen[str]:
+    argv = [clone / "inv", "--list"]
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
 def test_from_nothing_interrupted_then_two_at_once(lived_in: Path) -> None:
     clone = lived_in
-    first = subprocess.Popen(
-        [str(clone / "inv"), "--list"],
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    limit = time.monotonic() + 120
-    marker = str(clone / ".venv" / "bin" / "python")
-    pip = f"{marker} -I -u -m pip install"
-    while time.monotonic() < limit and not [p for p in _processes_with(pip) if p != first.pid]:
-        time.sleep(0.05)
+    first = _begin(clone)
+    python = str(clone / ".venv" / "bin" / "python")
+    pip = [python, "-I", "-u", "-m", "pip", "install"]
+    wait_for(lambda: pip in [argv[: len(pip)] for argv in marked(python).values()], 120, first)
     os.killpg(first.pid, signal.SIGINT)  # a terminal sends Ctrl-C to the whole group
     _, trouble = first.communicate(timeout=60)
     assert first.returncode == 130
     assert "Interrupted" in trouble
-    assert not _processes_with(marker), "pip outlived the interrupted wrapper"
+    assert not marked(python), "pip outlived the interrupted wrapper"
     assert not (clone / ".venv" / ".slipway" / "core.lock").exists()
 
-    both = [
-        subprocess.Popen([str(clone / "inv"), "--list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
+    both = [_begin(clone) for _ in range(2)]
     results = [child.communicate(timeout=300) for child in both]
     assert [child.returncode for child in both] == [0, 0], results
     for out, _ in results:

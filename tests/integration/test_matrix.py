@@ -19,7 +19,7 @@ from core.paths import ROOT, matrix_dir
 from deploy.devices.inventory import Device
 from deploy.matrix.model import Matrix, load_matrix
 from deploy.store.store import new_owner
-from tests.support.processes import gone
+from tests.support.processes import gone, wait_for
 
 pytestmark = [pytest.mark.virtual, pytest.mark.build, pytest.mark.export]
 
@@ -55,14 +55,9 @@ def start(tmp_path: Path, name: str) -> Start:
         argv = [str(ROOT / "inv"), "matrix", "--name", name, "--devices", "bench,board", "--only", ONLY, *words]
         env = {**os.environ, "SLIPWAY_DEVICES_FILE": str(inventory)}
         return subprocess.Popen(
-            argv,
-            cwd=tmp_path,
-            env=env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            argv, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             start_new_session=True,
-        )
+        )  # fmt: skip
 
     return call
 
@@ -92,12 +87,8 @@ def _ended_on_the_bench(journal: Path) -> list[str]:
 def test_interrupted_resumed_and_worse_than_before(start: Start, name: str, tmp_path: Path) -> None:
     folder = matrix_dir(name)
     process = start()
-    limit = time.monotonic() + 300
     journal = folder / "cells.jsonl"
-    while len(_ended_on_the_bench(journal)) < 2:
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < limit
-        time.sleep(0.05)
+    wait_for(lambda: len(_ended_on_the_bench(journal)) >= 2, 300, process)
     time.sleep(1.0)
     os.kill(process.pid, signal.SIGINT)
     _out, err = _end(process, 130)

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from core.errors import BuildError
 from core.files import locked
 from core.formats.bundle import MANIFEST, SBOM, Native
 from core.paths import ROOT, cache_dir
-from tests.support.processes import descendants, gone, marked, ran, well
+from tests.support.processes import descendants, gone, marked, ran, wait_for, well
 from toolchains.bundle import conan, conan_packages, native
 from toolchains.debian import packages as debian
 from toolchains.targets import get_target
@@ -90,9 +89,7 @@ def test_ctrl_c_leaves_nothing_behind(native_packages: Callable[[str], Native], 
     assert any(line.strip() == "xnnpack/cci.20241108" for line in child.stderr)
     # Other tests build there, too; what this child starts has its environment.
     builds, own = str(conan.home() / "p" / "b"), f"TMPDIR={tmp_path}"
-    while not marked(builds, own):
-        assert child.poll() is None, child.communicate()
-        time.sleep(0.02)
+    wait_for(lambda: marked(builds, own), 900, child)
     begun = set(marked(builds)) & descendants(child.pid)  # all its own, whatever their environment
     assert begun
     child.send_signal(signal.SIGINT)

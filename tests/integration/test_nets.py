@@ -15,6 +15,7 @@ from core import environment
 from core.formats.bundle import Bundle
 from core.formats.program import load_program
 from tests.conftest import Inv
+from tests.support.processes import well
 from verify.bench import nets
 from verify.bench.measuring import THREADS, sweep
 from verify.bench.nets import Exported, choose, export, folder_of
@@ -61,8 +62,7 @@ def test_a_net_is_exported_measured_and_shown(
 def test_nets_are_converted_for_other_runtimes_measured_and_compared(inv: Inv, tmp_path: Path) -> None:
     words = ("--only", "ds_cnn,lstm fp32", "--runtimes", "onnxruntime,ncnn", "--runs", "1", "--json")
     done = inv("self.bench", "--what", "peers", *words, timeout=3600, env={"SLIPWAY_DIST": str(tmp_path / "dist")})
-    assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout)["rows"]
+    rows = json.loads(well(done).stdout)["rows"]
     assert list(rows) == ["ds_cnn fp32", "ds_cnn qs8", "lstm fp32"]
     for name, row in rows.items():
         assert list(row["figures"]) == ["lean", "onnxruntime", "ncnn"]

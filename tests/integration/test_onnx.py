@@ -24,8 +24,7 @@ pytestmark = [pytest.mark.build, pytest.mark.export]
 
 
 def _deploy(inv: Inv, *words: str) -> dict[str, Any]:
-    done = well(inv("deploy", *words, "--json", timeout=1200))
-    result: dict[str, Any] = json.loads(done.stdout)
+    result: dict[str, Any] = json.loads(well(inv("deploy", *words, "--json", timeout=1200)).stdout)
     return result
 
 

@@ -17,7 +17,7 @@ import pytest
 from core.environment import ensure_onnx
 from core.formats.bundle import REAL_RUNNER, RUNNER, Bundle
 from core.paths import ROOT
-from tests.support.processes import ran
+from tests.support.processes import ran, well
 from toolchains.bundle.builder import build
 from toolchains.compilers.libstdcxx import sysroot
 from toolchains.debian import packages as debian
@@ -161,10 +161,9 @@ def test_so_are_those_of_the_reference(large: tuple[Path, float], tmp_path: Path
         "inputs": [str(file.with_suffix(".npy"))],
     }  # fmt: skip
     emulator = emulators.user_argv(get_target("linux-x86_64"), "Haswell")
-    done = subprocess.run(
-        [*emulator, sys.executable, "-m", "models.onnx.host"], input=json.dumps(request) + "\n",
-        check=True, capture_output=True, text=True, timeout=300, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    argv = [*emulator, sys.executable, "-m", "models.onnx.host"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = well(ran(argv, input=json.dumps(request) + "\n", timeout=300, cwd=ROOT, env=environment))
     assert "error" not in json.loads(done.stdout), done.stdout
     np.testing.assert_allclose(np.load(tmp_path / "output0.npy"), np.full((1, 8), exact), rtol=1e-6)
 

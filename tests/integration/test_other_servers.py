@@ -26,7 +26,7 @@ from deploy.store.store import Blob, Store
 from deploy.transport.deadline import Deadline
 from tests.faults import server, tiny
 from tests.support.deploying import Deploying
-from tests.support.processes import gone, marked
+from tests.support.processes import gone, marked, ran, well
 from tests.support.userlands import bsd, userland
 from toolchains.debian import packages as debian
 from toolchains.debian.tree import own_loader_argv
@@ -108,10 +108,8 @@ def dropbear(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Device]:
     tree = debian.tree("trixie", "amd64", ["dropbear-bin"], closure=True, name="test-dropbear")
     busybox = userland("busybox", folder / "bin")
     keygen = own_loader_argv(tree, "usr/bin/dropbearkey")
-    subprocess.run([*keygen, "-t", "ed25519", "-f", str(folder / "host")], check=True, capture_output=True)
-    shown = subprocess.run(
-        [*keygen, "-y", "-f", str(folder / "host")], check=True, capture_output=True, text=True
-    ).stdout  # fmt: skip
+    well(ran([*keygen, "-t", "ed25519", "-f", folder / "host"]))
+    shown = well(ran([*keygen, "-y", "-f", folder / "host"])).stdout
     host_key = next(line for line in shown.splitlines() if line.startswith("ssh-ed25519 "))
     _client_key(folder / "id")
     keys = Path(tempfile.mkdtemp(prefix="dropbear-test-", dir=_private()))

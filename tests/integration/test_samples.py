@@ -148,8 +148,7 @@ def test_a_labelled_file(inv: Inv, tmp_path: Path) -> None:
     )
     words = ["--model", "mlp", "--schemes", "fp32,fp16,qd8_qb4w", "--engines", "lean", "--json"]
     words += ["--num-executions", "5", "--samples", str(tmp_path / "rows.npz")]
-    done = well(inv("compare", *words, "--metric", f"{tmp_path / 'own.py'}:count"))
-    found = json.loads(done.stdout)
+    found = json.loads(well(inv("compare", *words, "--metric", f"{tmp_path / 'own.py'}:count")).stdout)
     assert (found["samples"], found["of"], found["by"]) == (2, 2, "metric")
     assert found["reference"] == {"cosine": 1.0, "psnr": "Infinity", "top1": 0.9, "top5": 1.0, "metric": 10.1}
     exact, half, coarse = found["rows"]

@@ -68,8 +68,7 @@ def compile_consumer(sdk: tuple[Target, Path], folder: Path, cxx: str, *, link: 
 
 def registered(target: Target, program: Path) -> list[str]:
     root = None if emulators.is_native(target) else sysroot(target)
-    done = well(ran([*emulators.user_argv(target, sysroot=root), program]))
-    return done.stdout.splitlines()
+    return well(ran([*emulators.user_argv(target, sysroot=root), program])).stdout.splitlines()
 
 
 HERE = pytest.mark.parametrize("sdk", ["linux-x86_64"], indirect=True)

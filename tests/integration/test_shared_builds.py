@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 
 from core.paths import ROOT, cache_dir
 from tests.support.conan_homes import serving
-from tests.support.processes import ran, reserved, well
+from tests.support.processes import ran, reserved, wait_for, well
 from toolchains.bundle import conan, conan_packages
 from toolchains.compilers import ccache, zig
 from toolchains.compilers.families import Compilers
@@ -226,10 +225,7 @@ def ended(child: subprocess.Popen[str]) -> tuple[float, str, str]:
 
 def test_builds_take_turns_and_who_builds_is_said(home: Home) -> None:
     slow, begun = home.begin("slow"), home.folder / "slow-begun"
-    limit = time.monotonic() + 120
-    while not begun.exists():
-        assert slow.poll() is None and time.monotonic() < limit
-        time.sleep(0.1)
+    wait_for(begun.exists, 120, slow)
     begun.unlink()
     same, quick = home.begin("slow"), home.begin("quick")
     first, second, third = ended(slow), ended(same), ended(quick)

@@ -193,8 +193,7 @@ def test_it_is_added_by_its_name_in_the_users_ssh_configuration(machine: Machine
     lines = ["Host shelf", f"HostName {end.host}", f"Port {end.port}", f"User {end.user}", f"IdentityFile {end.key}"]
     (ssh / "config").write_text("\n  ".join(lines) + "\n")
     env = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config"), "SLIPWAY_CACHE": str(cache_dir())}
-    done = well(inv("devices.add", "--ssh", "shelf", "--json", env=env))
-    said = json.loads(done.stdout)
+    said = json.loads(well(inv("devices.add", "--ssh", "shelf", "--json", env=env)).stdout)
     assert said["file"] == str(tmp_path / "config/slipway/devices.toml")
     assert (said["device"]["name"], said["device"]["target"]) == ("shelf", "linux-armv7")
     (device,) = load_devices(Path(said["file"])).values()

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,7 +30,7 @@ from deploy.virtual.supervisor import Folder, read_state
 from tests.conftest import Inv
 from tests.support.devices import ask, facts_of, left_over, own_devices, runs_programs, small_program
 from tests.support.lab import Lab
-from tests.support.processes import well
+from tests.support.processes import wait_for, well
 
 pytestmark = pytest.mark.virtual
 
@@ -131,10 +130,7 @@ def test_ctrl_c_ends_what_runs_there(phone: AdbTransport) -> None:
     with subprocess.Popen([str(ROOT / "inv"), *words], cwd=ROOT, stderr=subprocess.PIPE, text=True) as child:
         device = get_device("phone", FILE)
         facts = facts_of(device, phone)
-        end = time.monotonic() + 120
-        while sum(name.startswith("/proc/") for name in left_over(phone, device, facts)) < 2:
-            assert child.poll() is None, child.communicate()
-            assert time.monotonic() < end
+        wait_for(lambda: sum(name.startswith("/proc/") for name in left_over(phone, device, facts)) >= 2, 120, child)
         child.send_signal(signal.SIGINT)
         _, said = child.communicate(timeout=120)
     assert (child.returncode, said.splitlines()[-1]) == (130, "Interrupted.")
@@ -176,8 +172,7 @@ def test_it_is_added_by_its_serial(
     monkeypatch.setenv(PORT_VARIABLE, env[PORT_VARIABLE])
     listing = inv("devices.list", env={**env, "COLUMNS": "80"}).stdout
     assert f"./inv devices.add --adb {phone.serial}" in listing
-    added = well(inv("devices.add", "--adb", phone.serial, "--name", "shelf", "--json", env=env))
-    said = json.loads(added.stdout)
+    said = json.loads(well(inv("devices.add", "--adb", phone.serial, "--name", "shelf", "--json", env=env)).stdout)
     assert said["device"]["target"] == "android-arm64"
     assert said["facts"]["api_level"] == 34
     assert file.read_text().startswith("# mine\n\n[shelf]\n")

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -32,7 +31,7 @@ from deploy.upkeep.upkeep import verify
 from models.export import export
 from tests.faults.server import USER, Sftp, serve
 from tests.faults.server import Device as Server
-from tests.support.processes import well
+from tests.support.processes import ran, well
 from toolchains.bundle.builder import build
 from toolchains.bundle.offers import operators_in
 from toolchains.emulation import wine
@@ -205,7 +204,7 @@ def test_the_front_door_on_windows_names_the_way_in(server: Server) -> None:
     """In Wine's cmd, a real interpreter of such files."""
     (server.home / "inv.cmd").write_bytes((ROOT / "inv.cmd").read_bytes())
     words = server.shell("inv.cmd deploy --device pi")
-    done = subprocess.run(words, env=server.environment, capture_output=True, text=True, check=False, timeout=120)
+    done = ran(words, env=server.environment, timeout=120)
     assert done.returncode == 4
     assert "Cause: its compilers" in done.stderr
     assert "wsl --install -d Debian), from this folder: ./inv deploy --device pi" in done.stderr
@@ -233,9 +232,7 @@ def wine_run(folder: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
     def call(*words: str) -> subprocess.CompletedProcess[str]:
         argv = wine.argv(target, folder / "pte_runner.exe", [*words, "--json"])
-        return subprocess.run(
-            argv, env=wine.environment(target), capture_output=True, text=True, timeout=300, check=False
-        )
+        return ran(argv, env=wine.environment(target), timeout=300)
 
     return call
 
@@ -245,8 +242,7 @@ def test_files_and_faults_have_words_in_any_letters(
 ) -> None:
     """The numbers are those of a deploy: test_emulated_devices.py."""
     facts = load_program(folder)
-    done = well(wine_run(f"--model_path=Z:\\work\\{facts.file}", "--output_file=Z:\\work\\ÿ"))
-    answer: dict[str, Any] = json.loads(done.stdout)
+    answer = json.loads(well(wine_run(f"--model_path=Z:\\work\\{facts.file}", "--output_file=Z:\\work\\ÿ")).stdout)
     assert answer["cpu"]["arch"] == "x86_64"
     assert answer["peak_rss_bytes"] > 1 << 20
     assert (folder / "ÿ0.npy").is_file()

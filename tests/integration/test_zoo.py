@@ -111,10 +111,9 @@ def test_agrees_on_the_virtual_pi(on_the_pi: Cells, model: str, scheme: str) -> 
 def test_quantized_operators_outside_a_delegate_run_too(inv: Inv, tmp_path: Path) -> None:
     # Into a folder of its own: other tests deploy the program that has this name in dist/programs.
     words = ("export", "--model", "mlp", "--scheme", "qs8", "--partitioners", "none", "--json")
-    whole = well(inv(*words, timeout=600, env={"SLIPWAY_DIST": str(tmp_path)}))
-    program = json.loads(whole.stdout)
+    program = json.loads(well(inv(*words, timeout=600, env={"SLIPWAY_DIST": str(tmp_path)})).stdout)
     outside = [one["name"] for one in program["undelegated"]]
     assert any(name.startswith("quantized_decomposed::") for name in outside), outside
-    done = well(inv("deploy", "--device", "local", "--model", program["path"], "--json", timeout=600))
-    outputs = json.loads(done.stdout)["outputs"]
+    done = inv("deploy", "--device", "local", "--model", program["path"], "--json", timeout=600)
+    outputs = json.loads(well(done).stdout)["outputs"]
     assert outputs and all(output["verdict"] in ("identical", "agrees") for output in outputs)

@@ -84,10 +84,11 @@ def ended(alive: Callable[[], object], seconds: float = 20.0) -> bool:
     return True
 
 
-def wait_for(what: Callable[[], object], seconds: float = 60) -> None:
-    """Wait until ``what`` is true; it is an error when it does not happen in time."""
+def wait_for(what: Callable[[], object], seconds: float = 60, child: subprocess.Popen[str] | None = None) -> None:
+    """Wait until ``what`` is true; it is an error when it does not happen in time, or when ``child`` ends before."""
     end = time.monotonic() + seconds
     while not what():
+        assert child is None or child.poll() is None, child.communicate()
         assert time.monotonic() < end, "it did not happen in time"
         time.sleep(0.02)
 
