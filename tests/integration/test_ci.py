@@ -27,6 +27,8 @@ pytestmark = [pytest.mark.build, pytest.mark.export]
 _SHELLS = {"sh": ["sh", "-e"], "bash": ["bash", "--noprofile", "--norc", "-eo", "pipefail"]}
 """As GitHub's documentation has them (jobs.<job_id>.steps[*].shell)."""
 _VALUE = re.compile(r"\$\{\{\s*(?:inputs\.([\w-]+)|steps\.([\w-]+)\.outputs\.([\w-]+))\s*\}\}")
+_OUTPUT = re.compile(r"^([\w-]+)(?:<<(\w+)\n(.*?)\n\2|=(.*?))$", re.MULTILINE | re.DOTALL)
+"""In a file of outputs: a line ``name=value``, or ``name<<word``, lines, ``word``."""
 
 
 @dataclass
@@ -39,33 +41,14 @@ class Ran:
 
 
 def outputs_of(text: str) -> dict[str, str]:
-    """A file of outputs: ``name=value`` lines, or ``name<<word``, lines, ``word``."""
-    found: dict[str, str] = {}
-    lines = iter(text.splitlines())
-    for line in lines:
-        name, mark, end = line.partition("<<")
-        if mark and "=" not in name:
-            value: list[str] = []
-            for part in lines:
-                if part == end:
-                    break
-                value.append(part)
-            found[name] = "\n".join(value)
-        else:
-            name, mark, value_text = line.partition("=")
-            assert mark, line
-            found[name] = value_text
-    return found
+    assert _OUTPUT.sub("", text).strip() == ""
+    return {name: several or one for name, _, several, one in _OUTPUT.findall(text)}
 
 
-def run_action(
-    folder: Path, inputs: Mapping[str, str], workspace: Path, work: Path, env: Mapping[str, str] | None = None
-) -> Ran:
+def run_action(folder: Path, inputs: Mapping[str, str], workspace: Path, work: Path) -> Ran:
     """Run the script steps of the action in ``folder``; a step that fails ends it, as on GitHub.
 
-    Args:
-        workspace: the folder with the user's repository.
-        work: an empty folder for the runner's files.
+    The runner's files go to ``work``, an empty folder.
     """
     action: Any = yaml.safe_load((folder / "action.yml").read_text(encoding="utf-8"))
     unknown = set(inputs) - set(action["inputs"])
@@ -90,7 +73,7 @@ def run_action(
             env={
                 **os.environ, "GITHUB_ACTIONS": "true", "GITHUB_ACTION_PATH": str(folder),
                 "GITHUB_WORKSPACE": str(workspace), **{name: str(file) for name, file in files.items()},
-                **(env or {}), **{name: value(str(text)) for name, text in step.get("env", {}).items()},
+                **{name: value(str(text)) for name, text in step.get("env", {}).items()},
             },
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
         )  # fmt: skip

@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from core.files import locked
-from core.formats.bundle import runner_in
 from core.paths import ROOT
 from core.processes.commands import run
 from tests.conftest import Inv
 from tests.support import examples
 from tests.support.conan_homes import PASSWORD, USER, Home, server
 from tests.support.processes import well
-from toolchains.bundle import builder, conan, conan_packages
+from toolchains.bundle import conan, conan_packages
 from toolchains.targets import get_target
+
+from .test_libslipway import expected
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
@@ -201,11 +201,7 @@ target_link_libraries(run_once PRIVATE slipway::lean)
 
 def check(folder: Path, built: Path) -> None:
     """Every example's outputs are those of pte_runner."""
-    examples.put_program(folder)
-    bundle = builder.build(TARGET, "lean")
-    words = ["--model_path=model.pte", "--inputs=in.npy", "--output_file=out"]
-    run([bundle.path / runner_in(bundle.path), *words], cwd=folder)
-    want = np.load(folder / "out0.npy").tobytes()
+    want = expected(TARGET, folder)
     programs = [file for file in sorted(built.glob("run_once*")) if file.is_file()]
     assert programs
     for file in programs:

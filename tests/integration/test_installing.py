@@ -5,16 +5,13 @@ Then other hosts than this one, as far as they can be seen from here.
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import http.server
 import importlib.util
 import json
 import os
 import platform
 import subprocess
 import sys
-import threading
 import xml.etree.ElementTree as ET
 import zipfile
 from collections.abc import Iterator
@@ -26,8 +23,9 @@ from core.environment import apart, bootstrap
 from core.environment.installer import marker
 from core.errors import HostError
 from core.paths import ROOT
+from tests.support import conan_homes
 from tests.support.archive import Served, serving
-from tests.support.processes import ran, well
+from tests.support.processes import ran, reserved, well
 
 
 def _wheel(folder: Path, version: str, word: str) -> Path:
@@ -51,23 +49,15 @@ def _digest(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        pass
-
-
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     """A package index on this machine: its address and the folder of the package it offers."""
     folder = tmp_path / "index" / "slipway-sample"
     folder.mkdir(parents=True)
-    handler = functools.partial(_Quiet, directory=str(tmp_path / "index"))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/", folder
-        server.shutdown()
-        thread.join()
+    port = reserved()
+    argv = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", "--directory", str(folder.parent), str(port)]
+    with conan_homes.serving(argv, port, tmp_path):
+        yield f"http://127.0.0.1:{port}/", folder
 
 
 @pytest.fixture
@@ -90,8 +80,8 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return venv
 
 
-def _lock(version: str, *digests: str) -> None:
-    text = f"slipway-sample=={version} \\\n" + " \\\n".join(f"    --hash=sha256:{digest}" for digest in digests) + "\n"
+def _lock(file: Path) -> None:
+    text = f"slipway-sample==1.0 \\\n    --hash=sha256:{_digest(file)}\n"
     bootstrap.lock_file("core").write_text(text, encoding="utf-8")
 
 
@@ -107,7 +97,7 @@ def test_a_changed_byte_is_refused_and_what_was_there_is_replaced(
     good = _wheel(tmp_path / "good", "1.0", "good")
     bad = _wheel(tmp_path / "bad", "1.0", "evil")
     assert len(good.read_bytes()) == len(bad.read_bytes())
-    _lock("1.0", _digest(good))
+    _lock(good)
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "bad"))
     with pytest.raises(HostError, match=r"slipway-sample==1\.0.* is not in Slipway's lock") as caught:
         bootstrap.install("core", environment)
@@ -131,9 +121,8 @@ def test_a_second_index_supplies_nothing(
 ) -> None:
     """Dependency confusion: the same version with other content, or a higher one, offered beside the right one."""
     address, folder = index
-    good = _wheel(tmp_path / "good", "1.0", "good")
+    _lock(_wheel(tmp_path / "good", "1.0", "good"))
     _wheel(folder, version, "evil")
-    _lock("1.0", _digest(good))
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.setenv("PIP_INDEX_URL", address)
     monkeypatch.setenv("PIP_RETRIES", "0")
@@ -159,7 +148,7 @@ def test_a_source_package_is_not_built(environment: Path, tmp_path: Path, monkey
     with zipfile.ZipFile(source, "w") as archive:
         archive.writestr("slipway_sample-1.0/setup.py", f"open({str(ran)!r}, 'w')\n")
         archive.writestr("slipway_sample-1.0/PKG-INFO", "Metadata-Version: 2.1\nName: slipway-sample\nVersion: 1.0\n")
-    _lock("1.0", _digest(source))
+    _lock(source)
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
     with pytest.raises(HostError, match=r"did not offer slipway-sample==1\.0"):
         bootstrap.install("core", environment)
@@ -170,7 +159,7 @@ def test_modules_of_the_current_folder_are_not_imported(
     environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``./inv`` may be typed in a folder that holds somebody's ``pip.py``."""
-    _lock("1.0", _digest(_wheel(tmp_path / "good", "1.0", "good")))
+    _lock(_wheel(tmp_path / "good", "1.0", "good"))
     planted = tmp_path / "planted"
     planted.mkdir()
     for name in ("pip", "venv"):

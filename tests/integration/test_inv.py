@@ -44,7 +44,7 @@ def _inv(clone: Path, *words: str, prefix: tuple[str, ...] = (), **env: str) -> 
 
 
 def _begin(clone: Path) -> subprocess.Popen[str]:
-    argv = [clone / "inv", "--list"]
+    argv = [str(clone / "inv"), "--list"]
     return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 

@@ -205,9 +205,8 @@ def test_a_virtual_pi_in_a_lab(lab: Lab, pi: virtual.Endpoint, arm: Bundle, prog
         if (event.step, event.kind) == ("run", "start"):
             held.append(lab.holder("pi"))
 
-    result = deploy(
-        device, arm, program, Settings(num_executions=1, warmup=0, timeout=300), listeners=[listen]
-    )  # fmt: skip
+    settings = Settings(num_executions=1, warmup=0, timeout=300)
+    result = deploy(device, arm, program, settings, listeners=[listen])
     assert (result.device, result.facts.machine, result.verdict) == ("rack-pi", "aarch64", "agrees")
     assert held == [f"{socket.gethostname()}/{getpass.getuser()}"]
     assert lab.holder("pi") == ""

@@ -56,7 +56,7 @@ def run(
 def test_half_precision_runs_everywhere(target_name: str, cpu: str, instead: bool, tmp_path: Path) -> None:
     target = get_target(target_name)
     emulator = emulators.user_argv(target, cpu, None if emulators.is_native(target) else sysroot(target))
-    runner = [*emulator, builder.build(target_name, "lean").path / RUNNER]
+    runner: list[str | Path] = [*emulator, builder.build(target_name, "lean").path / RUNNER]
     for model in MODELS:
         folder = export(model, "fp16")
         program = load_program(folder)

@@ -222,7 +222,6 @@ def install_package(folder: Path) -> None:
     shutil.copy(build_sdk("linux-x86_64").path / "lib/libslipway.so.1", package)
 
 
-@pytest.mark.export
 @pytest.mark.filterwarnings("ignore")
 def test_an_input_whose_view_is_read_is_computed_from(tmp_path: Path) -> None:
     """The view has no instruction: it is a value in the memory planned for the input, which is given elsewhere."""
@@ -239,7 +238,6 @@ def test_an_input_whose_view_is_read_is_computed_from(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.load(tmp_path / "python.npy"), made.runs[0].results[0].numpy())
 
 
-@pytest.mark.export
 @pytest.mark.filterwarnings("ignore")
 def test_none_and_complex_numbers_go_in_and_come_out(tmp_path: Path) -> None:
     import torch
@@ -315,16 +313,12 @@ def test_auditwheel_confirms_the_tags(name: str, platform: str) -> None:
     """It reads the libraries in a wheel, and names the oldest systems that load them: not newer ones than the tag."""
     wheel = write_wheel(build_sdk(name, shared=True))
     assert wheel.stem.endswith(f"-{platform}")
-    said = " ".join(audit("show", str(wheel)).split())
+    said = " ".join(run([sys.executable, "-m", "auditwheel", "show", wheel]).stdout.split())
     found = re.search(r'is consistent with the following platform tag: "manylinux_2_(\d+)_(\w+)"', said)
     assert found, said
     assert int(found[1]) <= 28, said
     # It takes every hard-float library of 32-bit Arm for ARMv7's.
     assert found[2] == platform.replace("linux_armv6l", "manylinux_2_28_armv7l").removeprefix("manylinux_2_28_")
-
-
-def audit(*words: str) -> str:
-    return run([sys.executable, "-m", "auditwheel", *words]).stdout
 
 
 def test_the_package_has_types(tmp_path: Path) -> None:

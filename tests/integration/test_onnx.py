@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy
-import numpy as np
 import pytest
 
 from core.environment import ensure_onnx
@@ -62,12 +61,11 @@ def mine(inv: Inv, tmp_path: Path) -> Path:
 
 def _a_weight_of_its_own(model: Any) -> None:
     """Change the first weights a little and otherwise than ever before, so that no store has them already."""
-    import numpy as np
     from onnx import numpy_helper
 
     first = max(model.graph.initializer, key=lambda each: len(each.raw_data))
     values = numpy_helper.to_array(first).copy()
-    values.flat[0] += np.float32(0.001 + random.random() / 1000)  # noqa: S311 - not a secret
+    values.flat[0] += numpy.float32(0.001 + random.random() / 1000)  # noqa: S311 - not a secret
     first.CopyFrom(numpy_helper.from_array(values, first.name))
 
 
@@ -200,6 +198,6 @@ def test_the_rules_hold_at_their_limits(tmp_path: Path) -> None:
 def _near(run: Run, cpu: Run, limit: float) -> bool:
     """Whether a model ran and gave what the CPU provider gave."""
     return not run.failure and all(
-        got.shape == want.shape and float(np.abs(got.astype(np.float64) - want.astype(np.float64)).max()) <= limit
+        got.shape == want.shape and float(numpy.abs(got.astype(float) - want.astype(float)).max()) <= limit
         for got, want in zip(run.outputs, cpu.outputs, strict=True)
     )

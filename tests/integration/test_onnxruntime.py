@@ -98,13 +98,8 @@ def test_both_providers_agree_with_each_other_and_with_the_published_runtime(
     given = model.with_suffix(".npy")
     found = {}
     for provider in ("xnnpack", "cpu"):
-        words = (
-            f"--model_path={model}",
-            f"--inputs={given}",
-            f"--output_file={tmp_path / provider}",
-            "--cpu_threads=1",
-        )
-        outcome = runner(*words, f"--provider={provider}", "--num_executions=2")
+        files = (f"--model_path={model}", f"--inputs={given}", f"--output_file={tmp_path / provider}")
+        outcome = runner(*files, f"--provider={provider}", "--cpu_threads=1", "--num_executions=2")
         assert outcome.code == 0, outcome
         assert outcome.stderr == ""
         found[provider] = np.load(tmp_path / f"{provider}0.npy")
@@ -198,15 +193,9 @@ def test_ort_models_run_on_xnnpack_too(host: Runner, model: Path, tmp_path: Path
     file = tmp_path / "small.ort"
     described = host(f"--model_path={file}", "--describe")
     assert described.said["program"]["opsets"]["ai.onnx"] == 17
-    assert described.said["methods"][0]["inputs"] == [
-        {
-            "dtype": "float32",
-            "shape": [1, 3, 8, 8],
-            "kind": "tensor",
-            "dynamism": "static",
-            "ranges": [[1, 1], [3, 3], [8, 8], [8, 8]],
-        }
-    ]
+    sizes = {"shape": [1, 3, 8, 8], "ranges": [[1, 1], [3, 3], [8, 8], [8, 8]]}
+    (given,) = described.said["methods"][0]["inputs"]
+    assert given == {"dtype": "float32", "kind": "tensor", "dynamism": "static", **sizes}
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     both = [host(f"--model_path={path}", "--cpu_threads=1", TMPDIR=str(scratch)) for path in (file, model)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 
 from core.errors import ExportError, UsageError
 from core.formats.bundle import RUNNER, Bundle
-from core.formats.program import Program, TensorFile, load_program
+from core.formats.program import Program, load_program
 from core.paths import ROOT
 from deploy.devices.inventory import Device
 from deploy.run.pipeline import deploy
@@ -110,25 +110,18 @@ def test_packages_of_the_users_may_be_named_as_ours_are(tmp_path: Path, host: Ho
 # --- state
 
 
-def fixture(name: str) -> Any:
-    """What a function of the fixtures returns: ``stateful:gru``."""
-    import importlib
-
-    file, _, function = name.partition(":")
-    return getattr(importlib.import_module(f"tests.fixtures.models.{file}"), function)()
-
-
 @pytest.fixture(scope="module")
 def device(tmp_path_factory: pytest.TempPathFactory) -> Device:
     root = tmp_path_factory.mktemp("device")
     return Device(name="bench", transport="local", target=host_target().name, root=str(root), timeout=120)
 
 
-@pytest.mark.parametrize(("scheme", "error"), [("qs8", 0.5)])
-def test_any_form_of_a_call_becomes_a_row_of_tensors(tmp_path: Path, host: Host, scheme: str, error: float) -> None:
+def test_any_form_of_a_call_becomes_a_row_of_tensors(tmp_path: Path, host: Host) -> None:
     import torch
 
-    folder = export(f"{FIXTURES / 'good.py'}:keywords", scheme, out=tmp_path, host=host)
+    from tests.fixtures.models import good
+
+    folder = export(f"{FIXTURES / 'good.py'}:keywords", "qs8", out=tmp_path, host=host)
     program = load_program(folder)
     # In the order of the call: parts, x, more.
     assert [one.shape for one in program.inputs] == [(3, 8), (3, 8), (3, 6), (4,), (8,)]
@@ -138,11 +131,11 @@ def test_any_form_of_a_call_becomes_a_row_of_tensors(tmp_path: Path, host: Host,
         ["1..6", "6"],
     ]
     assert (program.sizes[0][0].symbol, program.sizes[3][0].text) == (program.sizes[2][0].symbol, "4")
-    module, call, *_ = fixture("good:keywords")
+    module, call, *_ = good.keywords()
     with torch.no_grad():
         want = module(**call)
     for file, right in zip(program.outputs, (want["scores"], want["again"][0]), strict=True):
-        assert numpy.abs(numpy.load(folder / file.file) - right.numpy()).max() <= error
+        assert numpy.abs(numpy.load(folder / file.file) - right.numpy()).max() <= 0.5
 
 
 @pytest.mark.build
@@ -166,11 +159,8 @@ def test_the_least_and_the_greatest_size_are_checked_on_the_device(
     numpy.save(file, spoilt)
     wrong = deploy(device, bundle, folder, listeners=[])
     assert [one.name for one in wrong.outputs if one.verdict == "differs"] == ["output1 (greatest)"]
-    assert deploy(device, bundle, folder, Settings(inputs=_files(folder, least.inputs)), listeners=[]).outputs[2:] == ()
-
-
-def _files(folder: Path, files: Sequence[TensorFile]) -> tuple[Path, ...]:
-    return tuple(folder / one.file for one in files)
+    given = Settings(inputs=tuple(folder / one.file for one in least.inputs))
+    assert deploy(device, bundle, folder, given, listeners=[]).outputs[2:] == ()
 
 
 def test_a_sample_of_another_form_is_refused(tmp_path: Path, host: Host) -> None:
@@ -182,12 +172,14 @@ def test_a_sample_of_another_form_is_refused(tmp_path: Path, host: Host) -> None
 def test_a_state_is_kept_over_executions(tmp_path: Path, host: Host, scheme: str, error: float) -> None:
     import torch
 
+    from tests.fixtures.models import stateful
+
     folder = export(f"{FIXTURES / 'stateful.py'}:gru", scheme, out=tmp_path, host=host)
     program = load_program(folder)
     assert program.state == ("state",)
     assert sorted(program.executions) == list(range(1, 12))
     assert program.executions[1] == program.outputs
-    module, inputs = fixture("stateful:gru")
+    module, inputs = stateful.gru()
     previous = None
     for number, (file,) in sorted(program.executions.items()):
         with torch.no_grad():
@@ -235,7 +227,7 @@ def test_strict_mode_is_tried_where_the_exporter_needs_it(
     assert program.options == {"strict": True}
 
 
-FILE = ROOT / "tests" / "fixtures" / "models" / "quantized.py"
+FILE = FIXTURES / "quantized.py"
 
 Exporter = Callable[..., Program]
 
@@ -326,22 +318,21 @@ def test_a_program_that_upstreams_runtime_gets_wrong_has_pytorchs_reference(
     assert program.tolerance.atol == pytest.approx(step / 8, rel=0.05)
 
 
-@pytest.mark.parametrize("scheme", ["qd8_qc8w"])
-def test_a_layer_may_stay_in_float(exported: Exporter, scheme: str) -> None:
-    all_of_them, some = exported("plain", scheme), exported("plain", scheme, layers="0:float")
+def test_a_layer_may_stay_in_float(exported: Exporter) -> None:
+    all_of_them, some = exported("plain", "qd8_qc8w"), exported("plain", "qd8_qc8w", layers="0:float")
     assert 2 * 64 * 64 < some.size - all_of_them.size < 4 * 64 * 64
     assert some.quantization.skipped == ()
     assert not [one for one in some.warnings if "not quantized" in one]
     assert all_of_them.name != some.name
 
 
-def test_layers_in_eight_and_in_four_bits(exported: Exporter, tmp_path: Path) -> None:
+def test_layers_in_eight_and_in_four_bits(exported: Exporter) -> None:
     mixed = exported("plain", "qd8_qb4w", layers="2:int8")
     assert exported("plain", "qd8_qb4w").size < mixed.size < exported("plain", "qd8_qc8w").size
     assert numpy.prod(mixed.outputs[0].shape) == 32
 
 
-MODEL = f"{ROOT / 'tests/fixtures/models/stateful.py'}:methods"
+MODEL = f"{FIXTURES / 'stateful.py'}:methods"
 
 
 @pytest.fixture(scope="module")

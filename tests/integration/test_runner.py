@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import re
-import resource
 import shlex
 import signal
 import subprocess
@@ -22,13 +21,10 @@ from core.formats.bundle import RUNNER
 from core.formats.program import Program, load_program
 from core.paths import ROOT
 from models.export import export
-from tests.support.builds import made_by
 from tests.support.processes import ran, well
 from toolchains.bundle import builder
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
-
-MAKER = ROOT / "tests" / "fixtures" / "runner" / "programs.py"
 
 
 class Ran(NamedTuple):
@@ -52,25 +48,13 @@ def runner() -> Path:
 
 @pytest.fixture(scope="module")
 def run(runner: Path) -> Run:
-    def call(*words: str | Path, limit: tuple[int, int] | None = None, stdout: int = subprocess.PIPE) -> Ran:
-        def restrict() -> None:
-            if limit:
-                resource.setrlimit(limit[0], (limit[1], limit[1]))
-
+    def call(*words: str | Path, limit: str = "", stdout: int = subprocess.PIPE) -> Ran:
         env = {name: value for name, value in os.environ.items() if not name.startswith("LD_")}
-        done = subprocess.run(
-            [runner, *words], stdout=stdout, stderr=subprocess.PIPE, env=env, timeout=120, check=False,
-            preexec_fn=restrict,
-        )  # fmt: skip
+        argv = [*(["prlimit", limit] if limit else []), runner, *words]
+        done = subprocess.run(argv, stdout=stdout, stderr=subprocess.PIPE, env=env, timeout=120, check=False)
         return Ran(done.returncode, (done.stdout or b"").decode(), done.stderr.decode())
 
     return call
-
-
-@pytest.fixture(scope="session")
-def programs() -> Path:
-    """The folder with the programs of fixtures/runner/programs.py."""
-    return made_by(MAKER)
 
 
 @pytest.fixture(scope="module")
@@ -300,7 +284,7 @@ def test_faults(run: Run, programs: Path, words: list[str], code: int, says: str
 
 def test_output_that_does_not_fit_leaves_no_file(run: Run, programs: Path, tmp_path: Path) -> None:
     words = ["--model_path", programs / "dynamic.pte", f"--output_file={tmp_path / 'y'}"]
-    ran = run(*words, limit=(resource.RLIMIT_FSIZE, 100))
+    ran = run(*words, limit="--fsize=100")
     assert ran.code == 8
     assert "y0.npy: File too large" in ran.err
     assert list(tmp_path.iterdir()) == []
@@ -313,7 +297,7 @@ def test_output_that_does_not_fit_leaves_no_file(run: Run, programs: Path, tmp_p
 
 def test_too_little_memory_is_said_so(run: Run, programs: Path) -> None:
     for limit in (300 << 20, 700 << 20):  # too little for the input; for the input, not for the output
-        ran = run("--model_path", programs / "large.pte", "--json", limit=(resource.RLIMIT_AS, limit))
+        ran = run("--model_path", programs / "large.pte", "--json", limit=f"--as={limit}")
         assert ran.code == 9, ran
         assert ran.json["error"]["kind"] == "memory"
 

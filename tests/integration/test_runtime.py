@@ -66,8 +66,7 @@ def test_the_cpp_tests_pass_with_lean() -> None:
     all_of_them = said([tails], SLIPWAY_TESTS_NAMES="1")
     assert layers(all_of_them) > 28000
     for without in LESSER:
-        variables = {"SLIPWAY_TESTS_TAILS": "9", "SLIPWAY_TESTS_WITHOUT": without}
-        lesser = said([tails], SLIPWAY_TESTS_NAMES="1", **variables)
+        lesser = said([tails], SLIPWAY_TESTS_NAMES="1", SLIPWAY_TESTS_TAILS="9", SLIPWAY_TESTS_WITHOUT=without)
         assert layers(lesser) > 3000, without
         all_of_them += lesser
     here = {*Path("/proc/cpuinfo").read_text(encoding="utf-8").split()}
@@ -79,7 +78,7 @@ def test_no_tail_is_wrong_on_arm() -> None:
     target = get_target("linux-arm64")
     (program,) = compiled(target, "lean", "tail_tests")
     for cpu in ("cortex-a53", "max"):
-        argv = [*emulators.user_argv(target, cpu, sysroot(target)), program]
+        argv: list[str | Path] = [*emulators.user_argv(target, cpu, sysroot(target)), program]
         assert layers(said(argv, emulated=True, SLIPWAY_TESTS_TAILS="40")) > 700
 
 

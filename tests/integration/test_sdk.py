@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import zipfile
 from pathlib import Path
 
@@ -15,11 +14,11 @@ from core.errors import BuildError, HostError
 from core.files import locked
 from core.paths import ROOT, cache_dir
 from tests.support import examples
+from tests.support.builds import least
 from tests.support.processes import ran, well
 from toolchains import tools
 from toolchains.bundle import conan, conan_packages
 from toolchains.compilers.families import family
-from toolchains.compilers.libstdcxx import sysroot
 from toolchains.emulation import emulators
 from toolchains.targets import Target, get_target, host_target
 
@@ -67,8 +66,9 @@ def compile_consumer(sdk: tuple[Target, Path], folder: Path, cxx: str, *, link: 
 
 
 def registered(target: Target, program: Path) -> list[str]:
-    root = None if emulators.is_native(target) else sysroot(target)
-    return well(ran([*emulators.user_argv(target, sysroot=root), program])).stdout.splitlines()
+    done = least(target).run(program, [])
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
 
 
 HERE = pytest.mark.parametrize("sdk", ["linux-x86_64"], indirect=True)
@@ -105,19 +105,14 @@ def test_a_consumer_with_the_systems_own_compilers(tmp_path: Path) -> None:
         assert "backend XnnpackBackend" in registered(target, tmp_path / compiler / "app")
 
 
-def configure(package: Path, folder: Path, line: str) -> subprocess.CompletedProcess[str]:
-    """Configure a project of no language that has this line, and prints what find_package found."""
-    text = f"cmake_minimum_required(VERSION 3.19)\nproject(v NONE)\n{line}\n"
-    (folder / "CMakeLists.txt").write_text(text + 'message(STATUS "FOUND=${executorch_FOUND}")\n', encoding="utf-8")
-    ninja = f"-DCMAKE_MAKE_PROGRAM={tools.program('ninja')}"
-    argv = [tools.program("cmake"), "-S", str(folder), "-B", str(folder / "b"), "-G", "Ninja", ninja]
-    return ran([*argv, f"-DCMAKE_PREFIX_PATH={package}"])
-
-
 @pytest.mark.parametrize(("wanted", "found"), [("1.5", "1"), ("1.6", "0")])
 @HERE
 def test_versions_are_answered(sdk: tuple[Target, Path], tmp_path: Path, wanted: str, found: str) -> None:
-    done = configure(sdk[1], tmp_path, f"find_package(executorch {wanted} CONFIG)")
+    lines = ["cmake_minimum_required(VERSION 3.19)", "project(v NONE)", f"find_package(executorch {wanted} CONFIG)"]
+    lines += ['message(STATUS "FOUND=${executorch_FOUND}")', ""]
+    (tmp_path / "CMakeLists.txt").write_text("\n".join(lines), encoding="utf-8")
+    words = [f"-DCMAKE_MAKE_PROGRAM={tools.program('ninja')}", f"-DCMAKE_PREFIX_PATH={sdk[1]}"]
+    done = ran([tools.program("cmake"), "-S", tmp_path, "-B", tmp_path / "b", "-G", "Ninja", *words])
     assert f"FOUND={found}\n" in done.stdout, done.stdout + done.stderr
 
 

@@ -10,7 +10,7 @@ import signal
 import struct
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,6 @@ from deploy.run.runner import WeightsCache
 from deploy.run.settings import Settings
 from deploy.upkeep import upkeep
 from models.export import export
-from models.lowering import shortcuts
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
 
@@ -116,12 +115,6 @@ def test_nothing_is_packed_twice(lean_runner: Path, tmp_path: Path, model: str, 
     assert [path.name for path in case.cache.parent.iterdir()] == ["weights"]
 
 
-@pytest.fixture(scope="module")
-def _hastened() -> Iterator[None]:
-    with shortcuts.in_torch(), shortcuts.in_lowering():
-        yield
-
-
 def _of_methods(runner: Path, folder: Path, **methods: Any) -> Case:
     """A program of methods, each a layer and how many rows of 24 numbers it takes."""
     import torch
@@ -135,7 +128,7 @@ def _of_methods(runner: Path, folder: Path, **methods: Any) -> Case:
     return Case(runner, folder / "model.pte", (), folder)
 
 
-@pytest.mark.usefixtures("_hastened")
+@pytest.mark.usefixtures("hastened")
 def test_another_method_adds_its_weights(lean_runner: Path, tmp_path: Path) -> None:
     import torch
 
@@ -150,7 +143,7 @@ def test_another_method_adds_its_weights(lean_runner: Path, tmp_path: Path) -> N
     assert (both["weights"]["packed"], both["weights"]["cache"]["found"]) == (0, 2)
 
 
-@pytest.mark.usefixtures("_hastened")
+@pytest.mark.usefixtures("hastened")
 def test_methods_that_share_weights_share_them_in_the_file(lean_runner: Path, tmp_path: Path) -> None:
     """Also where they have numbers of rows for which other kernels are chosen."""
     import torch
