@@ -92,8 +92,7 @@ def test_compilers_know_what_the_floor_of_a_target_lacks(name: str) -> None:
     """What a compiler may use everywhere, because no check of the processor comes before it."""
     target = get_target(name)
     words = [zig.ensure(target).cc, *families.hardening(target).compile, "-O2", "-E", "-dM", "-x", "c", os.devnull]
-    said = ran(words).stdout
-    macros = {line.removeprefix("#define ").strip() for line in said.splitlines()}
+    macros = {line.removeprefix("#define ").strip() for line in ran(words).stdout.splitlines()}
     known = macros | {macro.partition(" ")[0] for macro in macros}
     assert "__OPTIMIZE__" in known
     assert [macro for macro in BEYOND[target.machine] if macro in known] == []
@@ -107,9 +106,8 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("conanfile.py", "LICENSE"):
         shutil.copy(ROOT / name, copy / name)
-    monkeypatch.setattr(conan_packages, "ROOT", copy)
-    monkeypatch.setattr(inputs, "ROOT", copy)
-    monkeypatch.setattr(conan, "ROOT", copy)
+    for module in (conan_packages, inputs, conan):
+        monkeypatch.setattr(module, "ROOT", copy)
     monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path / "dist"))
     return copy
 
@@ -125,9 +123,8 @@ def test_a_compile_error_shows_the_line(checkout: Path, tmp_path: Path) -> None:
 
 def start(*words: str) -> subprocess.Popen[str]:
     code = "import sys; from toolchains.bundle.builder import build; build(sys.argv[1], force='force' in sys.argv)"
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *words], cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
+    argv = [sys.executable, "-c", code, *words]
+    return subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
 def test_ctrl_c_leaves_nothing_half_written(dist: Path) -> None:

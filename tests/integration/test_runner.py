@@ -17,12 +17,11 @@ from typing import Any, NamedTuple
 import numpy
 import pytest
 
-from core.formats.bundle import RUNNER
+from core.formats.bundle import RUNNER, Bundle
 from core.formats.program import Program, load_program
 from core.paths import ROOT
 from models.export import export
 from tests.support.processes import ran, well
-from toolchains.bundle import builder
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
@@ -42,8 +41,8 @@ Run = Callable[..., Ran]
 
 
 @pytest.fixture(scope="module")
-def runner() -> Path:
-    return builder.build("linux-x86_64").path / RUNNER
+def runner(bundle: Bundle) -> Path:
+    return bundle.path / RUNNER
 
 
 @pytest.fixture(scope="module")
