@@ -40,15 +40,12 @@ def tokenizer(folder: Path, words: tuple[str, ...] = WORDS) -> Path:
     vocabulary = {word: number for number, word in enumerate(words)}
     folder.mkdir(exist_ok=True)
     file = folder / "tokenizer.json"
-    file.write_text(
-        json.dumps(
-            {
-                "version": "1.0", "truncation": None, "padding": None, "added_tokens": [end], "normalizer": None,
-                "pre_tokenizer": {"type": "WhitespaceSplit"}, "post_processor": None, "decoder": None,
-                "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "<end>"},
-            }
-        )
-    )  # fmt: skip
+    parts = {
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": [end], "normalizer": None,
+        "pre_tokenizer": {"type": "WhitespaceSplit"}, "post_processor": None, "decoder": None,
+        "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "<end>"},
+    }  # fmt: skip
+    file.write_text(json.dumps(parts))
     (folder / "tokenizer_config.json").write_text('{"eos_token": "<end>"}')
     return file
 

@@ -97,9 +97,6 @@ def test_a_wrong_value_is_refused_before_a_build(created: Created, tmp_path: Pat
         assert f"slipway/0.1.0: Invalid: {said}" in told
 
 
-# -- somebody else's machine ------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def remote(created: Created, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The URL of a Conan server with the packages, uploaded as docs/build.md says."""
@@ -174,8 +171,6 @@ def test_the_index_alone_has_all_that_a_build_needs(created: Created, tmp_path: 
     assert {node["remote"] for node in nodes.values()} == {"slipway"}
     assert nodes["slipway"]["ref"].partition(":")[0] == created.reference.partition(":")[0]
 
-
-# -- the sources in another project's build ---------------------------------------------------------------------------
 
 _PACKAGES = """\
 [requires]

@@ -172,9 +172,6 @@ def test_modules_of_the_current_folder_are_not_imported(
     assert not (planted / "ran").exists()
 
 
-# --- wheels with an address ---
-
-
 @pytest.fixture
 def addressed(environment: Path, tmp_path: Path) -> Iterator[Served]:
     """A lock that names a wheel by an address on this machine, as the exporter's does PyTorch's."""

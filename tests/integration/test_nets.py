@@ -23,17 +23,8 @@ from verify.bench.nets import Exported, choose, export, folder_of
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
 
-@pytest.fixture(scope="module")
-def bundles() -> tuple[Bundle, Bundle]:
-    """This machine's own: lean, and upstream's engine."""
-    from toolchains.bundle.builder import build
-    from toolchains.targets import host_target
-
-    return build(host_target().name, "lean"), build(host_target().name, "executorch")
-
-
 def test_a_net_is_exported_measured_and_shown(
-    bundles: tuple[Bundle, Bundle], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lean: Bundle, bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path / "dist"))
     monkeypatch.setattr(environment, "apart", lambda name: tmp_path / name)
@@ -49,7 +40,7 @@ def test_a_net_is_exported_measured_and_shown(
     model, reference = (numpy.load(folder / f"{name}0.npy") for name in ("float", "output"))
     assert model.shape == reference.shape == (1, 64, 256)
     assert float(numpy.abs(model - reference).max()) < 1e-4
-    seen = sweep("nets", [nets.subject(program, *bundles)], [], 1)[program.name]
+    seen = sweep("nets", [nets.subject(program, lean, bundle)], [], 1)[program.name]
     assert list(seen.figures) == ["lean", nets.CACHED, "executorch"]
     for one in seen.figures.values():
         assert (one.error, tuple(one.p50_ms)) == ("", THREADS)

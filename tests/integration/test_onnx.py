@@ -112,9 +112,6 @@ def test_rows_that_are_not_fixed_are_computed_rightly(inv: Inv, tmp_path: Path) 
         assert said in " ".join(result["runner"]["placement"]["hints"])
 
 
-# --- what an export adds to a graph, and what this machine's ONNX Runtime computes with a file of the user's
-
-
 def test_a_gemm_without_a_bias_gets_one_of_zeros() -> None:
     ensure_onnx()
     import onnx

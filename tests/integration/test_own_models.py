@@ -11,7 +11,7 @@ import numpy
 import pytest
 
 from core.errors import ExportError, UsageError
-from core.formats.bundle import RUNNER, Bundle
+from core.formats.bundle import Bundle
 from core.formats.program import Program, load_program
 from core.paths import ROOT
 from deploy.devices.inventory import Device
@@ -22,9 +22,7 @@ from models.export import export
 from models.reference.host import Host
 from models.request import current, resolve
 from tests.support.builds import lend_bundle
-from tests.support.processes import ran, well
-from toolchains.bundle.builder import build
-from toolchains.targets import host_target
+from verify.agree.look import outputs_of
 
 pytestmark = pytest.mark.export
 
@@ -107,15 +105,6 @@ def test_packages_of_the_users_may_be_named_as_ours_are(tmp_path: Path, host: Ho
     assert not current(resolve(model, **how))
 
 
-# --- state
-
-
-@pytest.fixture(scope="module")
-def device(tmp_path_factory: pytest.TempPathFactory) -> Device:
-    root = tmp_path_factory.mktemp("device")
-    return Device(name="bench", transport="local", target=host_target().name, root=str(root), timeout=120)
-
-
 def test_any_form_of_a_call_becomes_a_row_of_tensors(tmp_path: Path, host: Host) -> None:
     import torch
 
@@ -140,13 +129,13 @@ def test_any_form_of_a_call_becomes_a_row_of_tensors(tmp_path: Path, host: Host)
 
 @pytest.mark.build
 def test_the_least_and_the_greatest_size_are_checked_on_the_device(
-    tmp_path: Path, host: Host, bundle: Bundle, device: Device, dist: Path
+    tmp_path: Path, host: Host, bundle: Bundle, bench: Device, dist: Path
 ) -> None:
     folder = export(f"{FIXTURES / 'good.py'}:belonging", out=tmp_path, host=host)
     least, greatest = load_program(folder).cases
     assert [one.shape for one in least.inputs] == [(2, 3), (2, 3), (4,)]
     assert [one.shape for one in greatest.inputs] == [(8, 3), (8, 3), (16,)]
-    result = deploy(device, bundle, folder, listeners=[])
+    result = deploy(bench, bundle, folder, listeners=[])
     assert [(one.name, one.shape) for one in result.outputs] == [
         ("output0", (4, 3)), ("output1", (8,)), ("output0 (least)", (2, 3)), ("output1 (least)", (4,)),
         ("output0 (greatest)", (8, 3)), ("output1 (greatest)", (16,)),
@@ -157,10 +146,10 @@ def test_the_least_and_the_greatest_size_are_checked_on_the_device(
     spoilt = numpy.load(file)
     spoilt[15] += 1
     numpy.save(file, spoilt)
-    wrong = deploy(device, bundle, folder, listeners=[])
+    wrong = deploy(bench, bundle, folder, listeners=[])
     assert [one.name for one in wrong.outputs if one.verdict == "differs"] == ["output1 (greatest)"]
     given = Settings(inputs=tuple(folder / one.file for one in least.inputs))
-    assert deploy(device, bundle, folder, given, listeners=[]).outputs[2:] == ()
+    assert deploy(bench, bundle, folder, given, listeners=[]).outputs[2:] == ()
 
 
 def test_a_sample_of_another_form_is_refused(tmp_path: Path, host: Host) -> None:
@@ -194,19 +183,19 @@ def test_a_state_is_kept_over_executions(tmp_path: Path, host: Host, scheme: str
 
 @pytest.mark.build
 def test_a_deploy_compares_the_same_execution(
-    tmp_path: Path, host: Host, bundle: Bundle, device: Device, dist: Path
+    tmp_path: Path, host: Host, bundle: Bundle, bench: Device, dist: Path
 ) -> None:
     folder = export(f"{FIXTURES / 'stateful.py'}:gru", out=tmp_path, host=host)
     for settings, execution in ((DEFAULT, 11), (Settings(num_executions=1, warmup=0), 1)):
-        result = deploy(device, bundle, folder, settings, listeners=[])
+        result = deploy(bench, bundle, folder, settings, listeners=[])
         assert result.verdict in ("identical", "agrees")
         assert (result.program.execution, result.program.state) == (execution, ("state",))
     with pytest.raises(UsageError, match="has no execution 51") as caught:
-        deploy(device, bundle, folder, Settings(num_executions=50), listeners=[])
+        deploy(bench, bundle, folder, Settings(num_executions=50), listeners=[])
     assert caught.value.hint == "--num-executions 10 --warmup 1"
     # The first execution's reference is not the eleventh's.
     (folder / "output0-11.npy").write_bytes((folder / "output0.npy").read_bytes())
-    assert deploy(device, bundle, folder, listeners=[]).verdict == "differs"
+    assert deploy(bench, bundle, folder, listeners=[]).verdict == "differs"
 
 
 def test_strict_mode_is_tried_where_the_exporter_needs_it(
@@ -260,23 +249,21 @@ def test_a_model_that_its_owner_has_quantized(exported: Exporter, function: str,
 
 
 @pytest.mark.build
-def test_a_model_trained_with_fake_quantization(exported: Exporter, out: Path, tmp_path: Path) -> None:
+def test_a_model_trained_with_fake_quantization(exported: Exporter, lean: Bundle, out: Path, tmp_path: Path) -> None:
     program = exported("trained", "fp32")
     assert (program.quantization.scheme, program.delegates, program.undelegated) == ("own", 1, ())
     assert program.agreement is not None
     assert program.agreement.max_abs <= program.tolerance.atol, "its dropout left things out"
-    assert numpy.abs(_run_by_lean(out / program.name, program, tmp_path)).max() <= program.tolerance.atol
+    assert numpy.abs(_off(lean, out / program.name, tmp_path)).max() <= program.tolerance.atol
     with pytest.raises(ExportError, match="prepared for quantization, but not quantized") as caught:
         exported("half_way", "fp32")
     assert "convert_pt2e" in caught.value.hint
 
 
-def _run_by_lean(folder: Path, program: Program, to: Path) -> Any:
-    """The differences of the first output from the reference."""
-    bundle = build(host_target().name, "lean")
-    words = [f"--model_path={folder / program.file}", f"--inputs={folder / 'input0.npy'}", f"--output_file={to}/y"]
-    well(ran([bundle.path / RUNNER, *words], timeout=60))
-    return numpy.load(to / "y0.npy") - numpy.load(folder / "output0.npy")
+def _off(lean: Bundle, folder: Path, to: Path) -> Any:
+    """How far lean's first output is from the reference."""
+    found = outputs_of(lean, folder / "model.pte", [folder / "input0.npy"], to)
+    return found[0] - numpy.load(folder / "output0.npy")
 
 
 def test_an_own_quantizer(exported: Exporter) -> None:
@@ -303,7 +290,7 @@ def test_four_bits_for_each_channel_and_other_groups(exported: Exporter) -> None
 
 @pytest.mark.build
 def test_a_program_that_upstreams_runtime_gets_wrong_has_pytorchs_reference(
-    exported: Exporter, out: Path, tmp_path: Path
+    exported: Exporter, lean: Bundle, out: Path, tmp_path: Path
 ) -> None:
     program = exported("fork", "qd8_qc8w")
     assert program.reference_engine.startswith("torch ")
@@ -311,7 +298,7 @@ def test_a_program_that_upstreams_runtime_gets_wrong_has_pytorchs_reference(
     assert program.agreement is not None
     assert program.agreement.max_abs <= program.agreement.limit
     folder = out / program.name
-    assert numpy.abs(_run_by_lean(folder, program, tmp_path)).max() <= program.tolerance.atol
+    assert numpy.abs(_off(lean, folder, tmp_path)).max() <= program.tolerance.atol
     # One activation may round to the next integer: its step, times a weight below 1/8.
     given = numpy.load(folder / "input0.npy")
     step = (given.max() - given.min()) / 255
@@ -343,48 +330,49 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.build
 @pytest.mark.parametrize("engine", ["lean", "executorch"])
-def test_a_method_finds_what_the_one_before_left(folder: Path, device: Device, dist: Path, engine: str) -> None:
-    bundle = lend_bundle(dist, device.target, engine)
+def test_a_method_finds_what_the_one_before_left(folder: Path, bench: Device, dist: Path, engine: str) -> None:
+    bundle = lend_bundle(dist, bench.target, engine)
     program = load_program(folder)
     assert (program.method, [one.name for one in program.before]) == ("use", ["put"])
     assert program.agreement is not None
     assert program.agreement.max_abs <= program.agreement.limit
-    result = deploy(device, bundle, folder, listeners=[])
+    result = deploy(bench, bundle, folder, listeners=[])
     assert [one.name for one in result.outputs] == ["output0", "output0 (put)"]
     assert result.verdict in ("identical", "agrees")
     (ran,) = result.methods
     assert (ran.name, ran.latency_ms > 0) == ("put", True)
-    alone = deploy(device, bundle, folder, Settings(method="put", num_executions=1, warmup=0), listeners=[])
+    alone = deploy(bench, bundle, folder, Settings(method="put", num_executions=1, warmup=0), listeners=[])
     assert (alone.verdict, alone.program.method, len(alone.outputs)) == ("identical", "put", 1)
 
 
 @pytest.mark.build
 @pytest.mark.parametrize("scheme", ["qd8_qc8w", "qs8"])
-def test_methods_in_a_scheme_agree_with_the_host(device: Device, dist: Path, tmp_path: Path, scheme: str) -> None:
+def test_methods_in_a_scheme_agree_with_the_host(bench: Device, dist: Path, tmp_path: Path, scheme: str) -> None:
     folder = export(MODEL, scheme, out=tmp_path)
     program = load_program(folder)
     assert program.quantization.skipped == ()
     assert not [one for one in program.warnings if "calibrated on" not in one]
     for engine in ("lean", "executorch"):
-        result = deploy(device, lend_bundle(dist, device.target, engine), folder, listeners=[])
+        result = deploy(bench, lend_bundle(dist, bench.target, engine), folder, listeners=[])
         assert len(result.outputs) == 2
         assert result.verdict in ("identical", "agrees")
 
 
 @pytest.mark.build
-def test_what_one_method_gets_wrong_is_seen(folder: Path, device: Device, dist: Path, tmp_path: Path) -> None:
-    bundle = lend_bundle(dist, device.target, "lean")
+def test_what_one_method_gets_wrong_is_seen(
+    folder: Path, lean: Bundle, bench: Device, dist: Path, tmp_path: Path
+) -> None:
     changed = shutil.copytree(folder, tmp_path / folder.name)
     other = numpy.load(changed / "output0-put.npy")
     other[0, 0] += 1
     numpy.save(changed / "output0-put.npy", other)
-    result = deploy(device, bundle, changed, listeners=[])
+    result = deploy(bench, lean, changed, listeners=[])
     assert [one.name for one in result.outputs if one.verdict == "differs"] == ["output0 (put)"]
     prompt = numpy.load(changed / "input0-put.npy")
     numpy.save(changed / "input0-put.npy", prompt + 1)
-    assert deploy(device, bundle, changed, listeners=[]).outputs[0].verdict == "differs", "another state"
+    assert deploy(bench, lean, changed, listeners=[]).outputs[0].verdict == "differs", "another state"
     with pytest.raises(UsageError, match="has no execution 11"):
-        deploy(device, bundle, folder, Settings(method="put"), listeners=[])
+        deploy(bench, lean, folder, Settings(method="put"), listeners=[])
 
 
 CASES = {

@@ -18,9 +18,8 @@ import numpy
 import pytest
 
 from core.formats.bundle import RUNNER, Bundle
-from core.formats.program import Program, load_program
+from core.formats.program import load_program
 from core.paths import ROOT
-from models.export import export
 from tests.support.processes import ran, well
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
@@ -56,12 +55,6 @@ def run(runner: Path) -> Run:
     return call
 
 
-@pytest.fixture(scope="module")
-def mlp() -> tuple[Path, Program]:
-    folder = export("mlp", "fp32")
-    return folder, load_program(folder)
-
-
 def files(folder: Path, name: str, kind: str) -> list[Path]:
     found = list(folder.glob(f"{name}.{kind}*.npy"))
     return [folder / f"{name}.{kind}{index}.npy" for index in range(len(found))]
@@ -85,10 +78,10 @@ def altered(program: Path, old: bytes, new: bytes, folder: Path) -> Path:
     return copy
 
 
-def test_a_run_computes_what_upstreams_runtime_computes(run: Run, mlp: tuple[Path, Program], tmp_path: Path) -> None:
-    folder, program = mlp
+def test_a_run_computes_what_upstreams_runtime_computes(run: Run, program: Path, tmp_path: Path) -> None:
+    facts, model = load_program(program), program / "model.pte"
     ran = run(
-        f"--model_path={folder / program.file}", "--inputs", joined([folder / item.file for item in program.inputs]),
+        f"--model_path={model}", "--inputs", joined([program / item.file for item in facts.inputs]),
         f"--output_file={tmp_path / 'y'}", "--num_executions", "20", "--warmup=3", "--cpu_threads=2", "--json",
     )  # fmt: skip
     assert ran.code == 0, ran.err
@@ -100,14 +93,14 @@ def test_a_run_computes_what_upstreams_runtime_computes(run: Run, mlp: tuple[Pat
     ]  # fmt: skip
     assert answer["schema"] == 1
     assert answer["engine"] == {"name": "executorch", "version": "1.5.1"}
-    assert answer["program"] == {"path": str(folder / program.file), "size": program.size}
+    assert answer["program"] == {"path": str(model), "size": facts.size}
     assert (answer["method"], answer["threads"]) == ("forward", 2)
     assert answer["backends"] == ["XnnpackBackend"]
     assert {"aten::add.out", "aten::embedding.out"} < set(answer["operators"])
     assert 1 << 20 < answer["peak_rss_bytes"] < 1 << 28
     assert answer["load_ms"] > 0
-    assert [item["sha256"] for item in answer["inputs"]] == [item.sha256 for item in program.inputs]
-    for index, (item, reference) in enumerate(zip(answer["outputs"], program.outputs, strict=True)):
+    assert [item["sha256"] for item in answer["inputs"]] == [item.sha256 for item in facts.inputs]
+    for index, (item, reference) in enumerate(zip(answer["outputs"], facts.outputs, strict=True)):
         assert item["file"] == str(tmp_path / f"y{index}.npy")
         written = numpy.load(item["file"])
         assert (item["dtype"], tuple(item["shape"])) == (str(written.dtype), written.shape)
@@ -319,7 +312,7 @@ def test_a_crash_is_said_to_be_ours_or_the_devices(runner: Path, programs: Path)
     assert error["message"] in err.decode()
 
 
-def test_the_manual_knows_every_flag_and_its_commands_work(runner: Path, mlp: tuple[Path, Program]) -> None:
+def test_the_manual_knows_every_flag_and_its_commands_work(runner: Path, program: Path) -> None:
     manual = (ROOT / "docs" / "runner.md").read_text(encoding="utf-8")
     flags = re.findall(r"^  --(\w+)", ran([runner, "--help"]).stdout, re.MULTILINE)
     assert len(flags) > 30
@@ -332,7 +325,7 @@ def test_the_manual_knows_every_flag_and_its_commands_work(runner: Path, mlp: tu
     for command in commands:
         words = [
             word.replace("dist/linux-x86_64/executorch/bin/pte_runner", str(runner))
-            .replace("dist/programs/mlp-fp32", str(mlp[0]))
+            .replace("dist/programs/mlp-fp32", str(program))
             for word in shlex.split(command)
         ]  # fmt: skip
         well(ran(words))

@@ -126,9 +126,6 @@ def test_pkg_config_and_conan_users_keep_the_backend_too(sdk: tuple[Target, Path
     assert "Requires: executorch_runtime" in text
 
 
-# -- the recipe by itself -------------------------------------------------------------------------------------------
-
-
 @HERE
 def test_the_recipes_own_test(sdk: tuple[Target, Path], tmp_path: Path) -> None:
     """``test_package``, as Conan runs it for whoever takes the recipe."""
@@ -172,9 +169,6 @@ def test_a_wheel_that_is_wrong_or_missing(
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     with pytest.raises(error, match=message), locked(conan.LOCK):
         conan.conan(["source", recipe, "--version=1.5.1"], log=cache_dir("logs") / "test-sdk.log")
-
-
-# -- engines whose libraries come compiled ----------------------------------------------------------------------------
 
 
 @pytest.mark.export

@@ -42,7 +42,6 @@ class Machine:
     machine: str
     """As ``uname -m`` has it."""
     features: tuple[str, ...]
-    """CPU features that it has."""
     lacks: tuple[str, ...] = ()
     """Features that it must not have."""
     facts: dict[str, Any] = field(default_factory=dict)

@@ -210,9 +210,6 @@ def test_the_front_door_on_windows_names_the_way_in(server: Server) -> None:
     assert "wsl --install -d Debian), from this folder: ./inv deploy --device pi" in done.stderr
 
 
-# --- the runner by itself, under Wine
-
-
 @pytest.fixture(scope="module")
 def folder(bundle: Bundle, program: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The runner and a program in one folder, as Wine sees no other."""
