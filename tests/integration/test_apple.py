@@ -58,8 +58,8 @@ def symbols(files: Iterable[Path]) -> tuple[set[str], set[str]]:
 def links(names: Iterable[str], folder: Path) -> str:
     """What zig says when it links a program for a Mac that refers to all of ``names``: nothing when it finds them.
 
-    It finds them in its list of what Apple's libSystem exports, and in LLVM's libc++, which it compiles for Macs. Of
-    Apple's libSystem for iOS there is no list here. That libc++ of the least iOS has them, its headers see to.
+    It has a list of what Apple's libSystem exports there; there is none for iOS. For libc++ of the least iOS its
+    headers see to that.
     """
     lines = [".section __DATA,__data", ".p2align 3", *(f".quad {name}" for name in sorted(names))]
     (folder / "names.s").write_text("\n".join([*lines, ""]), encoding="utf-8")

@@ -140,10 +140,7 @@ def machine(created: Created, remote: str, tmp_path: Path) -> tuple[Home, list[s
 
 
 def test_a_second_machine_installs_binaries_and_links_them(machine: tuple[Home, list[str]], tmp_path: Path) -> None:
-    """Nothing is compiled there but the application, whose outputs are pte_runner's, bit by bit.
-
-    With the static library, which needs all the others; the shared one is linked by the package's own test.
-    """
+    """The application links the static library, which needs all others; the package's own test has the shared one."""
     home, profiles = machine
     work = tmp_path / "work"
     shutil.copytree(ROOT / "runtime/examples", work / "examples")
@@ -155,10 +152,7 @@ def test_a_second_machine_installs_binaries_and_links_them(machine: tuple[Home, 
 
 
 def test_the_index_alone_has_all_that_a_build_needs(created: Created, tmp_path: Path) -> None:
-    """A home with a checkout as its first remote: every package is found there, for 64-bit Arm also KleidiAI.
-
-    Conan Center, the remote of every fresh home, is not reached: docs/embedding.md.
-    """
+    """Conan Center, the remote of every fresh home, is not reached: docs/embedding.md."""
     home = Home(tmp_path / "home")
     home.conan("remote", "update", "conancenter", "--url=http://127.0.0.1:9", cwd=tmp_path)
     home.conan("remote", "add", "slipway", ROOT, "--type=local-recipes-index", "--index=0", cwd=tmp_path)

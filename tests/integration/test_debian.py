@@ -53,17 +53,15 @@ def test_ctrl_c_leaves_nothing_half_done(cache: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes the request and never answers
         proxy = f"http://127.0.0.1:{silent.getsockname()[1]}"
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "http_proxy": proxy, "https_proxy": proxy}
-        with subprocess.Popen(
-            [sys.executable, "-c", FETCH], cwd=ROOT, env=environment, stderr=subprocess.PIPE
-        ) as child:
+        argv = [sys.executable, "-c", FETCH]
+        with subprocess.Popen(argv, cwd=ROOT, env=environment, stderr=subprocess.PIPE) as child:
             silent.settimeout(60)
             connection, _ = silent.accept()
             with connection:
                 child.send_signal(signal.SIGINT)
                 assert child.wait(60) != 0
     assert leftovers(cache) == []
-    # And the same request works afterwards.
-    assert debian.fetch("bookworm", "armhf", ["hello"])
+    assert debian.fetch("bookworm", "armhf", ["hello"]), "the same request works afterwards"
 
 
 def apts_choice(folder: Path, arch: str, packages: list[str]) -> set[str]:

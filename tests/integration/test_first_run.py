@@ -22,8 +22,8 @@ COMMAND = ["deploy", "--device", "pi", "--model", "mobilenet_v2"]
 MOST = {"clone/.venv": 1100, "cache": 1800}
 """MB on disk at most; what is said before a first start is about their sum."""
 
-# CI: the parts, in tests/unit/test_first.py, test_lock.py and test_inv.py, and the same command on a machine that is
-# not fresh, in test_readme.py.
+# CI: the parts, in unit tests (test_first.py, test_lock.py, test_debian.py) and test_inv.py, and the same command on a
+# machine that is not fresh, in test_readme.py.
 pytestmark = pytest.mark.long
 
 
@@ -117,7 +117,6 @@ def run(root: Path, home: Path, words: Sequence[str], **more: str) -> subprocess
     return ran([*unshared, "sh", "-c", ENTER, "sh", root, ROOT, home, root, *words], env=env, timeout=600)
 
 
-@pytest.mark.long  # CI: the reader in tests/unit/test_debian.py, and on the real archive in test_debian.py
 def test_without_apt_the_front_door_says_what_to_set_and_then_works(root: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()

@@ -1,7 +1,4 @@
-"""What pip installs by a lock, and nothing else; and Slipway itself, in a project with a ``core`` of its own.
-
-Then other hosts than this one, as far as they can be seen from here.
-"""
+"""What pip installs by a lock, and Slipway itself in a project with a ``core`` of its own; what other hosts lack."""
 
 from __future__ import annotations
 

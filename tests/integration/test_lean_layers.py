@@ -1,8 +1,4 @@
-"""Layers of the lean engine that it computes by ways of its own: half precision, and 3x3 windows by Winograd's method.
-
-Programs of 16 bits run on processors with and without such arithmetic; further architectures beside upstream's.
-Windows are those of any image, batch, padding and number of threads, with and without a cache.
-"""
+"""What the lean engine computes in ways of its own: half precision, and 3x3 windows; whole nets beside upstream's."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Nets of other projects, exported and measured on both engines, and on two other runtimes.
-
-A net of torch itself: CI does not install the packages of the others, which takes longer than all of this.
-"""
+"""Nets of other projects, exported and measured; CI has one of torch itself, whose package is there."""
 
 from __future__ import annotations
 

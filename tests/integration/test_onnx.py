@@ -1,7 +1,4 @@
-"""From export to checked result: .onnx programs of the zoo and of one's own.
-
-What is refused before an upload: tests/unit/test_deploy_inputs.py and test_onnx_reference.py, and test_onnxruntime.py.
-"""
+"""From export to checked result: .onnx programs of the zoo and of one's own. Refusals: test_onnxruntime.py."""
 
 from __future__ import annotations
 

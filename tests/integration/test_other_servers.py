@@ -1,7 +1,6 @@
 """Other servers and tools behind SSH: a Mac, as far as it can be had here, and the real dropbear with BusyBox alone.
 
-The Mac: a real SSH server, bash as sh, and tools that act like BSD's. Programs for macOS cannot run here; Slipway's own
-scripts do, and a "runner" that is a script. Dropbear takes short commands.
+The Mac: a real SSH server, bash as sh, tools that act like BSD's, and a "runner" that is a script.
 """
 
 from __future__ import annotations

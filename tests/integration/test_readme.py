@@ -50,11 +50,7 @@ def test_there_are_two_commands_for_a_newcomer() -> None:
 def own_folders(
     request: pytest.FixtureRequest, inv: Inv, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, str]]:
-    """Virtual devices and a ``dist/`` of this file's own: the docs stop a device and export with other options.
-
-    What takes longest to make is there already. The bundle of linux-x86_64 and every smaller program are not: the
-    commands make them.
-    """
+    """Devices and a ``dist/`` of this file's own, for commands that stop a device; with what takes longest to make."""
     dist = tmp_path_factory.mktemp("dist")
     lend_bundle(dist, "linux-arm64")
     here = (item for item in request.session.items if item.path == Path(__file__))

@@ -56,8 +56,7 @@ def run(runner: Path) -> Run:
 
 
 def files(folder: Path, name: str, kind: str) -> list[Path]:
-    found = list(folder.glob(f"{name}.{kind}*.npy"))
-    return [folder / f"{name}.{kind}{index}.npy" for index in range(len(found))]
+    return sorted(folder.glob(f"{name}.{kind}?.npy"))
 
 
 def joined(paths: Sequence[Path]) -> str:

@@ -1,8 +1,4 @@
-"""The tutorials, and the `console` blocks of docs/, typed as they stand there.
-
-The tutorials have this machine in place of the reader's device. The commands that add a device need one:
-tests/integration/test_virtual_machines.py and test_virtual_phone.py run them.
-"""
+"""The tutorials, with this machine as the reader's device, and the `console` blocks of docs/, typed as they stand."""
 
 from __future__ import annotations
 
@@ -29,6 +25,7 @@ from toolchains.bundle.sdk import build_sdk
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 ELSEWHERE = ("devices.add", "doctor")
+"""For the first one: test_virtual_machines.py and test_virtual_phone.py."""
 
 
 def commands(text: str, name: str) -> list[list[str]]:

@@ -64,7 +64,6 @@ MACHINES = {
         Machine(
             "pi3", "aarch64", ("asimd", "crc32"), ("asimddp", "fphp", "atomics", "sve"), facts={"cpu": "Cortex-A53"}
         ),
-        # Dot products and half floats, nothing beyond.
         Machine(
             "pi5", "aarch64", ("asimddp", "fphp", "asimdhp", "atomics"), ("i8mm", "bf16", "sve", "sme"),
             facts={"cpu": "Cortex-A76"},

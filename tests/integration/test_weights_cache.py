@@ -225,28 +225,18 @@ def test_a_killed_process_leaves_no_half_file(lean_runner: Path, tmp_path: Path)
     assert all(why in ("", "there was none") for why in states), states
 
 
-def _runs_without(case: Case, why: str) -> None:
+@pytest.mark.parametrize("place", ["none/weights", "folder", "file/weights", "/proc/weights"])
+def test_it_goes_on_where_nothing_can_be_written(case: Case, place: str, tmp_path: Path) -> None:
+    (tmp_path / "folder" / "weights").mkdir(parents=True)
+    (tmp_path / "file").write_text("not a folder")
     whole = _sums(case.run(cached=False))
+    case.cache = tmp_path / place
     answer = case.run()
     assert _sums(answer) == whole
-    assert answer["weights"]["cache"]["state"] == "none"
-    assert why in answer["weights"]["cache"]["why"]
-    assert f"no weights cache: {answer['weights']['cache']['why']}" in answer["said"]
-
-
-@pytest.mark.parametrize("what", ["none", "folder", "file"])
-def test_it_goes_on_where_nothing_can_be_written(case: Case, what: str, tmp_path: Path) -> None:
-    place = tmp_path / what
-    if what == "folder":
-        case.cache = place
-        (place / "weights").mkdir(parents=True)
-    else:
-        case.cache = place / "weights"
-        if what == "file":
-            place.write_text("not a folder")
-    _runs_without(case, "Cannot write")
-    case.cache = Path("/proc/weights")
-    _runs_without(case, "Cannot write")
+    cache = answer["weights"]["cache"]
+    assert cache["state"] == "none"
+    assert "Cannot write" in cache["why"]
+    assert f"no weights cache: {cache['why']}" in answer["said"]
 
 
 def test_a_full_disk(case: Case) -> None:

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -223,34 +223,27 @@ def folder(bundle: Bundle, program: Path, tmp_path_factory: pytest.TempPathFacto
     return made
 
 
-@pytest.fixture(scope="module")
-def wine_run(folder: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     target = get_target("windows-x86_64")
-
-    def call(*words: str) -> subprocess.CompletedProcess[str]:
-        argv = wine.argv(target, folder / "pte_runner.exe", [*words, "--json"])
-        return ran(argv, env=wine.environment(target), timeout=300)
-
-    return call
+    argv = wine.argv(target, folder / "pte_runner.exe", [*words, "--json"])
+    return ran(argv, env=wine.environment(target), timeout=300)
 
 
-def test_files_and_faults_have_words_in_any_letters(
-    wine_run: Callable[..., subprocess.CompletedProcess[str]], folder: Path
-) -> None:
+def test_files_and_faults_have_words_in_any_letters(folder: Path) -> None:
     """The numbers are those of a deploy: test_emulated_devices.py."""
     facts = load_program(folder)
-    answer = json.loads(well(wine_run(f"--model_path=Z:\\work\\{facts.file}", "--output_file=Z:\\work\\ÿ")).stdout)
+    answer = json.loads(well(run(folder, f"--model_path=Z:\\work\\{facts.file}", "--output_file=Z:\\work\\ÿ")).stdout)
     assert answer["cpu"]["arch"] == "x86_64"
     assert answer["peak_rss_bytes"] > 1 << 20
     assert (folder / "ÿ0.npy").is_file()
     data = (folder / facts.file).read_bytes()
     (folder / "cut.pte").write_bytes(data[: len(data) // 2])
-    cut = wine_run("--model_path=Z:\\work\\cut.pte")
+    cut = run(folder, "--model_path=Z:\\work\\cut.pte")
     assert (cut.returncode, json.loads(cut.stdout)["error"]["kind"]) == (3, "file")
-    absent = wine_run("--model_path=Z:\\work\\nö.pte")
+    absent = run(folder, "--model_path=Z:\\work\\nö.pte")
     assert absent.returncode == 3
     assert "nö.pte" in json.loads(absent.stdout)["error"]["message"]
-    nowhere = wine_run(f"--model_path=Z:\\work\\{facts.file}", "--output_file=Z:\\work\\none\\y")
+    nowhere = run(folder, f"--model_path=Z:\\work\\{facts.file}", "--output_file=Z:\\work\\none\\y")
     assert nowhere.returncode == 8
 
 
