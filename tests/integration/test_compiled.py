@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -75,4 +74,4 @@ def test_what_is_compiled_for_gpus_has_a_stand_in_or_says_so(tmp_path: Path) -> 
     for name, text in PACKAGES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    well(ran([sys.executable, "-c", SCRIPT, str(tmp_path)], env={**os.environ, "PYTHONPATH": str(ROOT)}))
+    well(ran([sys.executable, "-c", SCRIPT, tmp_path], cwd=ROOT))

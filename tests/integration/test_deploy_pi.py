@@ -61,9 +61,7 @@ def left(pi: Transport, device: Device) -> list[str]:
 
 def runners(pi: Transport, device: Device) -> list[str]:
     """Command lines of runners on the device, from the test's own store: other tests deploy there, too."""
-    script = (
-        "for f in /proc/[0-9]*/cmdline; do tr '\\000' ' ' <$f 2>/dev/null; echo; done | grep '/bin/pte_runner' ; true"
-    )
+    script = "for f in /proc/[0-9]*/cmdline; do tr '\\000' ' ' <$f 2>/dev/null; echo; done | grep /bin/pte_runner; true"
     return [line for line in ask(pi, script).splitlines() if line.startswith(("/", "setsid")) and device.root in line]
 
 

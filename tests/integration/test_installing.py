@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import os
 import platform
@@ -14,6 +13,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import pip
 import pytest
 
 from core.environment import apart, bootstrap
@@ -61,13 +61,9 @@ def index(tmp_path: Path) -> Iterator[tuple[str, Path]]:
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An environment with this one's pip, and an empty ``locks/``."""
     venv = tmp_path / "venv"
-    words = [sys.executable, "-I", "-m", "venv", "--without-pip", str(venv)]
-    subprocess.run(words, check=True, capture_output=True)
+    well(ran([sys.executable, "-I", "-m", "venv", "--without-pip", venv]))
     (packages,) = (venv / "lib").glob("python3*/site-packages")
-    spec = importlib.util.find_spec("pip")
-    assert spec is not None
-    assert spec.origin is not None
-    (packages / "pip").symlink_to(Path(spec.origin).parent)
+    (packages / "pip").symlink_to(Path(pip.__file__).parent)
     monkeypatch.setattr(bootstrap, "ROOT", tmp_path)
     (tmp_path / "locks").mkdir()
     for name in [name for name in os.environ if name.startswith("PIP_")]:
@@ -84,8 +80,7 @@ def _lock(file: Path) -> None:
 
 def _installed(venv: Path) -> str:
     code = "import slipway_sample; print(slipway_sample.WORD)"
-    done = ran([str(venv / "bin" / "python"), "-I", "-c", code])
-    return done.stdout.strip()
+    return ran([venv / "bin" / "python", "-I", "-c", code]).stdout.strip()
 
 
 def test_a_changed_byte_is_refused_and_what_was_there_is_replaced(
@@ -103,8 +98,7 @@ def test_a_changed_byte_is_refused_and_what_was_there_is_replaced(
     assert _installed(environment) == ""
     assert not bootstrap.is_installed(environment, "core")
     # The same version, brought in by other means: pip alone would call it satisfied.
-    words = [str(environment / "bin" / "python"), "-I", "-m", "pip", "install", "--no-deps", str(bad)]
-    subprocess.run(words, check=True, capture_output=True)
+    well(ran([environment / "bin" / "python", "-I", "-m", "pip", "install", "--no-deps", bad]))
     assert _installed(environment) == "evil"
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "good"))
     assert bootstrap.install("core", environment)
@@ -253,9 +247,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "tasks.py").write_text('raise RuntimeError("these are the tasks of the project")\n')
     (folder / "pyproject.toml").write_text('[project]\nname = "mine"\n')
     (folder / "test_mine.py").write_text(TESTS)
-    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
-    pip: list[str | Path] = [folder / "venv" / "bin" / "python", "-m", "pip", "install", "-q", "--no-compile"]
-    subprocess.run([*pip, "pytest", ROOT], check=True, cwd=folder)
+    well(ran([sys.executable, "-m", "venv", folder / "venv"]))
+    python = folder / "venv" / "bin" / "python"
+    well(ran([python, "-m", "pip", "install", "-q", "--no-compile", "pytest", ROOT], cwd=folder))
     return folder
 
 

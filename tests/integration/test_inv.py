@@ -89,7 +89,7 @@ def test_without_a_usable_python(clone: Path, tmp_path: Path) -> None:
 
 
 def test_without_network(clone: Path) -> None:
-    # A network namespace without interfaces: nothing but loopback's absence, as on a train.
+    # A network namespace without interfaces: as on a train.
     done = _inv(clone, "--list", prefix=("unshare", "--map-root-user", "--net"), PIP_RETRIES="1", PIP_NO_CACHE_DIR="1")
     assert done.returncode == 4, done.stderr
     assert "Could not reach the Python package index" in done.stderr
@@ -102,9 +102,7 @@ def test_with_a_full_disk(clone: Path, tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()
     script = 'mount -t tmpfs -o size=24m none "$0" && SLIPWAY_VENV="$0/.venv" exec "$1" --list'
-    done = ran(
-        ["unshare", "--map-root-user", "--mount", "sh", "-c", script, str(small), str(clone / "inv")], timeout=300
-    )
+    done = ran(["unshare", "--map-root-user", "--mount", "sh", "-c", script, small, clone / "inv"], timeout=300)
     assert done.returncode == 4, done.stderr
     assert "No space left" in done.stderr
     assert "Traceback" not in done.stderr

@@ -238,10 +238,8 @@ def test_a_damaged_program_never_crashes_the_runner(run: Run, programs: Path, tm
     ("words", "code", "says"),
     [
         ([], 2, "--model_path is missing"),
-        (["--model_path={p}/delegated.pte", "--loud"], 2, "Unknown flag --loud"),
         (["--roofline", "--describe", "--model_path={p}/delegated.pte"], 2, "exclude each other"),
         (["--roofline", "--cpu_threads=1025"], 2, "from 1 to 1024"),
-        (["--model_path={p}/delegated.pte", "--num_executions=many"], 2, "--num_executions wants a whole number"),
         (["--model_path={p}/methods.pte"], 2, "give --method_name one of: first, second"),
         (["--model_path={p}/none.pte"], 3, "No such file"),
         (["--model_path={p}"], 3, "it is a folder"),

@@ -22,6 +22,8 @@ from toolchains.compilers.families import family
 from toolchains.emulation import emulators
 from toolchains.targets import Target, get_target, host_target
 
+from .test_recipes import run_test_package
+
 pytestmark = pytest.mark.build
 
 CONSUMER = Path(__file__).parent / "test_consumer"
@@ -128,18 +130,8 @@ def test_pkg_config_and_conan_users_keep_the_backend_too(sdk: tuple[Target, Path
 
 @HERE
 def test_the_recipes_own_test(sdk: tuple[Target, Path], tmp_path: Path) -> None:
-    """``test_package``, as Conan runs it for whoever takes the recipe."""
-    log = cache_dir("logs") / "test-sdk.log"
-    with locked(conan.LOCK):
-        words = [
-            *conan_packages.words(sdk[0], "", log),
-            f"--conf=tools.cmake.cmake_layout:test_folder={tmp_path}",
-            "--conf=tools.cmake.cmaketoolchain:user_presets=",
-        ]
-        said: list[str] = []
-        folder = ROOT / "recipes/slipway_sources/test_package"
-        conan.conan(["test", folder, "executorch/1.5.1", *words], log=log, heard=said.append)
-    assert "backend XnnpackBackend" in "\n".join(said)
+    """``test_package``, as Conan runs it for anyone who takes the recipe."""
+    assert "backend XnnpackBackend" in run_test_package("executorch/1.5.1", sdk[0].name, tmp_path)
 
 
 def fake_wheel(folder: Path, name: str) -> None:

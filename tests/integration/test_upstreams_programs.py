@@ -26,34 +26,23 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with ``none.pte``, ``spectrum.pte``, ``waves.pte``, and ``apart.pte`` with its ``.ptd``."""
     import torch
     from executorch.exir import ExecutorchBackendConfig
-    from torch import nn
 
-    from verify.sound.making import lower
-
-    class Optional(nn.Module):  # type: ignore[misc]
-        def forward(self, x: Any, mask: Any = None) -> Any:
-            return x + 1 if mask is None else x + mask, None, x * 2
-
-    class Spectrum(nn.Module):  # type: ignore[misc]
-        def forward(self, x: Any) -> Any:
-            return torch.fft.rfft(x).abs()
-
-    class Waves(nn.Module):  # type: ignore[misc]
-        def forward(self, x: Any, z: Any) -> Any:
-            return torch.fft.rfft(x) * z, torch.fft.rfft(x.double())  # upstream converts complex numbers wrongly
+    from verify.sound.making import lower, made
 
     folder = tmp_path_factory.mktemp("programs")
     torch.manual_seed(0)
     x = torch.arange(8.0).reshape(2, 4)
     z = torch.complex(x - 3, x * 0.3)[:, :3]
-    layer = nn.Linear(4, 3)
+    optional = made(lambda m, x, mask: (x + 1 if mask is None else x + mask, None, x * 2))
+    # Upstream converts complex numbers wrongly.
+    waves = made(lambda m, x, z: (torch.fft.rfft(x) * z, torch.fft.rfft(x.double())))
     apart = ExecutorchBackendConfig(external_constants=lambda _: "apart")
     with shortcuts.in_torch(), shortcuts.in_lowering():
         for name, module, inputs, config in (
-            ("none", Optional(), (x, None), None),
-            ("spectrum", Spectrum(), (x,), None),
-            ("waves", Waves(), (x, z), None),
-            ("apart", layer, (x,), apart),
+            ("none", optional, (x, None), None),
+            ("spectrum", made(lambda m, x: torch.fft.rfft(x).abs()), (x,), None),
+            ("waves", waves, (x, z), None),
+            ("apart", torch.nn.Linear(4, 3), (x,), apart),
         ):
             program = lower(torch.export.export(module, inputs, strict=False), (), config=config)
             (folder / f"{name}.pte").write_bytes(program.buffer)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import subprocess
@@ -53,9 +52,7 @@ def pi(own: Folder) -> Endpoint:
 
 
 def test_ctrl_c_while_it_boots_leaves_nothing(own: Folder) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", ENSURE], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE
-    ) as child:
+    with subprocess.Popen([sys.executable, "-c", ENSURE], cwd=ROOT, stderr=subprocess.PIPE) as child:
         wait_for(lambda: read_state(own), 120)
         child.send_signal(signal.SIGINT)
         assert child.wait(90) != 0
@@ -78,11 +75,8 @@ def test_a_machine_that_does_not_answer_is_ended_and_explained(own: Folder, monk
 
 
 def test_three_at_once_start_one_machine(own: Folder) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    children = [
-        subprocess.Popen([sys.executable, "-c", ENSURE], cwd=ROOT, env=environment, stdout=subprocess.PIPE)
-        for _ in range(3)
-    ]
+    argv = [sys.executable, "-c", ENSURE]
+    children = [subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE) for _ in range(3)]
     ports = {child.communicate(timeout=280)[0] for child in children}
     assert [child.returncode for child in children] == [0, 0, 0]
     assert ports == {f"{virtual.status('pi').port}\n".encode()}

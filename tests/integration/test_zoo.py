@@ -23,8 +23,6 @@ Cells = dict[tuple[str, str, str], CellResult]
 """A matrix's cells, by engine, model and scheme."""
 FP32 = 1e-5
 """How far a float32 output on the Pi may be from the host's: sums are taken in another order, nothing else."""
-
-
 SAMPLE = {
     ("linear", "qd8_qb4w"), ("conv", "qs8"), ("conv1x1", "fp32"), ("matmul", "fp16"), ("mlp", "qd8_qc8w"),
     ("mixed", "qd8_qb4w"), ("mobilenet_v2", "qs8"),
