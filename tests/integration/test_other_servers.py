@@ -110,7 +110,7 @@ def dropbear(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Device]:
     well(ran([*keygen, "-t", "ed25519", "-f", folder / "host"]))
     shown = well(ran([*keygen, "-y", "-f", folder / "host"])).stdout
     host_key = next(line for line in shown.splitlines() if line.startswith("ssh-ed25519 "))
-    _client_key(folder / "id")
+    well(ran(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "id"]))
     keys = Path(tempfile.mkdtemp(prefix="dropbear-test-", dir=_private()))
     (keys / "authorized_keys").write_text((folder / "id.pub").read_text())
     (keys / "authorized_keys").chmod(0o600)
@@ -160,15 +160,6 @@ def _private() -> Path:
         if not any(above.stat().st_mode & 0o022 for above in (folder, *folder.parents)):
             return folder
     raise AssertionError("the home folder is open to others")
-
-
-def _client_key(file: Path) -> None:
-    import asyncssh
-
-    key = asyncssh.generate_private_key("ssh-ed25519")
-    file.write_bytes(key.export_private_key("openssh"))
-    file.chmod(0o600)
-    file.with_suffix(".pub").write_bytes(key.export_public_key("openssh"))
 
 
 def test_a_whole_deploy_to_a_router(dropbear: Device, tmp_path: Path, dist: Path) -> None:

@@ -375,17 +375,16 @@ def test_what_one_method_gets_wrong_is_seen(
         deploy(bench, lean, folder, Settings(method="put"), listeners=[])
 
 
-CASES = {
-    "absent": ("Methods(first=(x,), third=(x,))", "has no method third"),
-    "single": ("Methods(first=(x,))", "fewer than two methods"),
-    "empty": ("Methods(first=(x,), second=())", "method second, gives example inputs without a tensor"),
-}
-
-
 @pytest.mark.build
-@pytest.mark.parametrize("case", CASES)
-def test_methods_that_cannot_be_exported_are_named(tmp_path: Path, case: str) -> None:
-    methods, what = CASES[case]
+@pytest.mark.parametrize(
+    ("methods", "what"),
+    [
+        ("Methods(first=(x,), third=(x,))", "has no method third"),
+        ("Methods(first=(x,))", "fewer than two methods"),
+        ("Methods(first=(x,), second=())", "method second, gives example inputs without a tensor"),
+    ],
+)
+def test_methods_that_cannot_be_exported_are_named(tmp_path: Path, methods: str, what: str) -> None:
     (tmp_path / "net.py").write_text(
         "import torch\nfrom models.methods import Methods\n\n\nclass Both(torch.nn.Module):\n"
         "    def first(self, x):\n        return x + 1\n\n    def second(self, x):\n        return x - 1\n\n\n"
