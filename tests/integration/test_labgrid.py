@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import re
@@ -52,9 +53,8 @@ def pi() -> virtual.Endpoint:
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory, board: server.Device) -> Iterator[Lab]:
     resources = dict.fromkeys(("board", "spare"), service(board.port, server.USER))
-    running = Lab(tmp_path_factory.mktemp("lab"), resources)
-    yield running
-    running.close()
+    with contextlib.closing(Lab(tmp_path_factory.mktemp("lab"), resources)) as running:
+        yield running
 
 
 @pytest.fixture

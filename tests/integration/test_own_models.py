@@ -114,11 +114,7 @@ def test_any_form_of_a_call_becomes_a_row_of_tensors(tmp_path: Path, host: Host)
     program = load_program(folder)
     # In the order of the call: parts, x, more.
     assert [one.shape for one in program.inputs] == [(3, 8), (3, 8), (3, 6), (4,), (8,)]
-    assert [[size.text for size in sizes] for sizes in program.sizes[:3]] == [
-        ["1..6", "8"],
-        ["1..6", "8"],
-        ["1..6", "6"],
-    ]
+    assert ["x".join(size.text for size in sizes) for sizes in program.sizes[:3]] == ["1..6x8", "1..6x8", "1..6x6"]
     assert (program.sizes[0][0].symbol, program.sizes[3][0].text) == (program.sizes[2][0].symbol, "4")
     module, call, *_ = good.keywords()
     with torch.no_grad():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -29,7 +30,7 @@ from deploy.virtual import machines as virtual
 from deploy.virtual.supervisor import Folder, read_state
 from tests.conftest import Inv
 from tests.support.devices import ask, facts_of, left_over, own_devices, runs_programs, small_program
-from tests.support.lab import Lab
+from tests.support.lab import Lab, service
 from tests.support.processes import wait_for, well
 
 pytestmark = pytest.mark.virtual
@@ -189,23 +190,19 @@ def test_a_phone_of_a_lab(phone: AdbTransport, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv(PORT_VARIABLE, str(virtual.private_server().port))
     port = int(phone.serial.rpartition(":")[2])
     phones = {
-        "service": f"  NetworkService:\n    address: 127.0.0.1\n    port: {port}\n    username: shell\n",
+        "service": service(port, "shell"),
         "fastboot": "  AndroidNetFastboot:\n    address: 127.0.0.1\n",
     }
-    lab = Lab(tmp_path, phones)
-    try:
-        device = Device(
-            name="desk", transport="adb", source="labgrid", coordinator=lab.address, place="service",
-            target="android-arm64", tags=("emulated",),
-        )  # fmt: skip
+    with contextlib.closing(Lab(tmp_path, phones)) as lab:
         for place, given in (("service", 0), ("fastboot", port)):
-            wanted = device.model_copy(update={"place": place, "port": given})
-            with borrowed(wanted, 0, print) as held, open_device(held) as transport:
+            device = Device(
+                name="desk", transport="adb", source="labgrid", coordinator=lab.address, place=place, port=given,
+                target="android-arm64", tags=("emulated",),
+            )  # fmt: skip
+            with borrowed(device, 0, print) as held, open_device(held) as transport:
                 assert ask(transport, "getprop ro.product.cpu.abilist") == "arm64-v8a\n"
                 assert lab.holder(place) != ""
         assert [lab.holder(place) for place in phones] == ["", ""]
-    finally:
-        lab.close()
 
 
 def test_the_server_is_private_and_alone(phone: AdbTransport) -> None:
