@@ -29,7 +29,7 @@ ENSURE = "from deploy.virtual import machines; end = machines.ensure('pi'); prin
 def run(end: Endpoint, command: str, user: str = "") -> tuple[int, str]:
     """By OpenSSH's client, which has the machine's key on record: the exit status, and what the command says."""
     options = ["-F", "none", "-i", str(end.key), "-p", str(end.port), "-o", f"UserKnownHostsFile={end.known_hosts}"]
-    options += ["-o", "StrictHostKeyChecking=yes", "-o", "BatchMode=yes", "-o", "IdentitiesOnly=yes"]
+    options += ["-q", "-o", "StrictHostKeyChecking=yes", "-o", "BatchMode=yes", "-o", "IdentitiesOnly=yes"]
     done = ran(["ssh", *options, f"{user or end.user}@{end.host}", command], timeout=120)
     return done.returncode, done.stdout + done.stderr
 
