@@ -28,8 +28,9 @@ ENSURE = "from deploy.virtual import machines; end = machines.ensure('pi'); prin
 
 def run(end: Endpoint, command: str, user: str = "") -> tuple[int, str]:
     """By OpenSSH's client, which has the machine's key on record: the exit status, and what the command says."""
-    options = ["-F", "none", "-i", str(end.key), "-p", str(end.port), "-o", f"UserKnownHostsFile={end.known_hosts}"]
-    options += ["-q", "-o", "StrictHostKeyChecking=yes", "-o", "BatchMode=yes", "-o", "IdentitiesOnly=yes"]
+    settings = ("StrictHostKeyChecking=yes", "BatchMode=yes", "IdentitiesOnly=yes", "LogLevel=ERROR")
+    options = ["-F", "none", "-i", str(end.key), "-p", str(end.port), *(f"-o{setting}" for setting in settings)]
+    options.append(f"-oUserKnownHostsFile={end.known_hosts}")
     done = ran(["ssh", *options, f"{user or end.user}@{end.host}", command], timeout=120)
     return done.returncode, done.stdout + done.stderr
 
