@@ -19,7 +19,7 @@ from core.paths import ROOT, matrix_dir
 from deploy.devices.inventory import Device
 from deploy.matrix.model import Matrix, load_matrix
 from deploy.store.store import new_owner
-from tests.support.processes import gone, wait_for
+from tests.support.processes import gone
 
 pytestmark = [pytest.mark.virtual, pytest.mark.build, pytest.mark.export]
 
@@ -87,8 +87,12 @@ def _ended_on_the_bench(journal: Path) -> list[str]:
 def test_interrupted_resumed_and_worse_than_before(start: Start, name: str, tmp_path: Path) -> None:
     folder = matrix_dir(name)
     process = start()
+    limit = time.monotonic() + 300
     journal = folder / "cells.jsonl"
-    wait_for(lambda: len(_ended_on_the_bench(journal)) >= 2, 300, process)
+    while len(_ended_on_the_bench(journal)) < 2:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < limit
+        time.sleep(0.05)
     time.sleep(1.0)
     os.kill(process.pid, signal.SIGINT)
     _out, err = _end(process, 130)

@@ -20,12 +20,6 @@ def ran(argv: Sequence[str | os.PathLike[str]], **how: Any) -> subprocess.Comple
     return subprocess.run(argv, capture_output=True, text=True, check=False, **how)
 
 
-def well(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
-    """The same command; the test fails with what it said if it did not end well."""
-    assert done.returncode == 0, f"{done.args}\n{done.stdout}{done.stderr}"
-    return done
-
-
 def marked(folder: str, setting: str = "") -> dict[int, list[str]]:
     """Living processes, other than this one, that work in ``folder`` or name it, with their argv.
 
@@ -130,3 +124,9 @@ def quickest(work: Callable[[], object], times: int = 5) -> float:
         work()
         took.append(time.perf_counter() - begin)
     return min(took)
+
+
+def well(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
+    """The same command; the test fails with what it said if it did not end well."""
+    assert done.returncode == 0, f"{done.args}\n{done.stdout}{done.stderr}"
+    return done
