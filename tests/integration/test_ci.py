@@ -46,10 +46,7 @@ def outputs_of(text: str) -> dict[str, str]:
 
 
 def run_action(folder: Path, inputs: Mapping[str, str], workspace: Path, work: Path) -> Ran:
-    """Run the script steps of the action in ``folder``; a step that fails ends it, as on GitHub.
-
-    The runner's files go to ``work``, an empty folder.
-    """
+    """Run an action's script steps until one fails, as GitHub does; its own files go to the empty folder ``work``."""
     action: Any = yaml.safe_load((folder / "action.yml").read_text(encoding="utf-8"))
     unknown = set(inputs) - set(action["inputs"])
     assert not unknown, unknown

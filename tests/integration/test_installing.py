@@ -274,13 +274,12 @@ def test_the_commands(project: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "Slipway 0.1.0\n"), done.stderr
     done = run(project, "slipway", "targets", "--json")
     assert "linux-arm64" in done.stdout, done.stderr
-    done = well(run(project, "slipway", "doctor", "--json"))
-    assert {each["name"] for each in json.loads(done.stdout)} >= {"Python", "linux-arm64 with zig"}
+    rows = json.loads(well(run(project, "slipway", "doctor", "--json")).stdout)
+    assert {each["name"] for each in rows} >= {"Python", "linux-arm64 with zig"}
     done = run(project, "slipway", "depoly")
     assert (done.returncode, done.stderr.splitlines()[-1]) == (2, "Try: slipway deploy")
     done = well(run(project, "slipway", "deploy", "--device", "local", "--model", "mlp", "--json"))
-    result = json.loads(done.stdout)
-    assert result["verdict"] in {"agrees", "identical"}
+    assert json.loads(done.stdout)["verdict"] in {"agrees", "identical"}
     assert (project / "dist" / "programs" / "mlp-fp32" / "model.pte").is_file()
     assert (project / "dist" / "results").is_dir()
     assert files(project) == before, "what is installed stays as it is"
