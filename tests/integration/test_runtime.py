@@ -38,7 +38,7 @@ AVX512 = {
 def said(argv: Sequence[str | Path], emulated: bool = False, **variables: str) -> str:
     """What C++ tests say that all pass. Under an emulator limits on memory are not kept, and they must know."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("LD_")}
-    env |= {**variables, **({"SLIPWAY_TESTS_EMULATED": "1"} if emulated else {})}
+    env |= {"SLIPWAY_TESTS_NAMES": "1", **variables, **({"SLIPWAY_TESTS_EMULATED": "1"} if emulated else {})}
     return well(ran(argv, env=env, timeout=900)).stdout
 
 
@@ -63,10 +63,10 @@ def test_the_cpp_tests_pass_with_lean() -> None:
     """Those of the engine itself: what it knows of delegates' graphs, against XNNPACK."""
     program, tails = compiled(get_target("linux-x86_64"), "lean", TESTS, "tail_tests")
     assert passed([program]) > 55
-    all_of_them = said([tails], SLIPWAY_TESTS_NAMES="1")
+    all_of_them = said([tails])
     assert layers(all_of_them) > 28000
     for without in LESSER:
-        lesser = said([tails], SLIPWAY_TESTS_NAMES="1", SLIPWAY_TESTS_TAILS="9", SLIPWAY_TESTS_WITHOUT=without)
+        lesser = said([tails], SLIPWAY_TESTS_TAILS="9", SLIPWAY_TESTS_WITHOUT=without)
         assert layers(lesser) > 3000, without
         all_of_them += lesser
     here = {*Path("/proc/cpuinfo").read_text(encoding="utf-8").split()}
