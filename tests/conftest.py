@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 import pytest
 
-from core.formats.bundle import Native
 from core.paths import ROOT
 from tests.support.order import rank, unit
 
@@ -60,14 +59,6 @@ def dist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "dist"
     monkeypatch.setenv("SLIPWAY_DIST", str(folder))
     return folder
-
-
-@pytest.fixture(scope="session")
-def native_packages() -> Callable[[str], Native]:
-    """Gives a target's native packages: verify.suite.shared.native."""
-    from verify.suite.shared import native
-
-    return native
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

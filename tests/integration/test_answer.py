@@ -23,6 +23,7 @@ from models.text.tokenizer import Tokenizer
 from models.users import packages
 from tests.conftest import Inv
 from tests.faults import server
+from tests.support.processes import ran, well
 from toolchains.targets import host_target
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
@@ -39,15 +40,12 @@ def tokenizer(folder: Path, words: tuple[str, ...] = WORDS) -> Path:
     vocabulary = {word: number for number, word in enumerate(words)}
     folder.mkdir(exist_ok=True)
     file = folder / "tokenizer.json"
-    file.write_text(
-        json.dumps(
-            {
-                "version": "1.0", "truncation": None, "padding": None, "added_tokens": [end], "normalizer": None,
-                "pre_tokenizer": {"type": "WhitespaceSplit"}, "post_processor": None, "decoder": None,
-                "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "<end>"},
-            }
-        )
-    )  # fmt: skip
+    parts = {
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": [end], "normalizer": None,
+        "pre_tokenizer": {"type": "WhitespaceSplit"}, "post_processor": None, "decoder": None,
+        "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "<end>"},
+    }  # fmt: skip
+    file.write_text(json.dumps(parts))
     (folder / "tokenizer_config.json").write_text('{"eos_token": "<end>"}')
     return file
 
@@ -96,8 +94,7 @@ def net(tmp_path_factory: pytest.TempPathFactory, inv: Inv) -> Path:
     folder = tmp_path_factory.mktemp("language")
     model = hugging_face(folder / "tiny")
     words = ("export", "--model", str(model), "--options", "context=48", "--json")
-    done = inv(*words, env={"SLIPWAY_DIST": str(folder)})
-    assert done.returncode == 0, done.stderr
+    done = well(inv(*words, env={"SLIPWAY_DIST": str(folder)}))
     assert json.loads(done.stdout)["path"] == str(folder / "programs/tiny-qd8_qb4w")
     assert "tiny-qd8_qb4w: " in done.stderr
     return folder / "programs/tiny-qd8_qb4w/model.pte"
@@ -106,14 +103,11 @@ def net(tmp_path_factory: pytest.TempPathFactory, inv: Inv) -> Path:
 @pytest.mark.parametrize("device", ["local", "pi"])
 def test_a_model_goes_on_from_a_prompt(net: Path, device: str, inv: Inv) -> None:
     words = ("deploy", "--device", device, "--model", str(net), "--prompt", "why is the sky", "--generate", "9")
-    done = inv(*words, "--profile")
-    assert done.returncode == 0, done.stderr
+    done = well(inv(*words, "--profile"))
     assert re.search(r"([3-9]) of \1 tokens the same", done.stdout)
     assert re.search(r"\((xnn|slipway)_q[ds]8_f32_qb4w_gemm\w+\)", done.stdout), "the kernels, by their names"
     assert ("tokens/s" in done.stdout, "instructions a token" in done.stdout) == (device == "local", device == "pi")
-    done = inv(*words, "--temperature", "0.1", "--seed", "3", "--json")
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
+    result = json.loads(well(inv(*words, "--temperature", "0.1", "--seed", "3", "--json")).stdout)
     assert result["runner"]["generated"]["prompt_tokens"] == 4
     assert [one["name"] for one in result["outputs"]] == ["scores"]
     assert result["verdict"] in ("identical", "agrees")
@@ -122,8 +116,7 @@ def test_a_model_goes_on_from_a_prompt(net: Path, device: str, inv: Inv) -> None
 @pytest.mark.long
 def test_plain_attention_runs_on_every_engine_and_says_the_same(net: Path, inv: Inv, tmp_path: Path) -> None:
     words = ("--model", str(net.parents[2] / "tiny"), "--options", "context=48;attention=plain")
-    done = inv("export", *words, env={"SLIPWAY_DIST": str(tmp_path)})
-    assert done.returncode == 0, done.stderr
+    well(inv("export", *words, env={"SLIPWAY_DIST": str(tmp_path)}))
     plain, said = tmp_path / "programs/tiny-qd8_qb4w-plain/model.pte", set()
     for program, engine in ((plain, "executorch"), (plain, "lean"), (net, "lean"), (net, "executorch")):
         done = inv(
@@ -140,8 +133,7 @@ def test_plain_attention_runs_on_every_engine_and_says_the_same(net: Path, inv: 
 def test_a_talk_keeps_what_was_read(net: Path) -> None:
     said = "why is\n/stats\n\nthe sky\n/reset\n/stats\nwhy is\n" + "blue " * 50 + "\n"
     argv = [str(ROOT / "inv"), "chat", "--model", str(net), "--generate", "5"]
-    done = subprocess.run(argv, input=said, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
+    done = well(ran(argv, input=said, timeout=300))
     answers = done.stdout.splitlines()
     assert len(answers) == 3
     assert answers[0] == answers[2] != answers[1]
@@ -175,7 +167,7 @@ def test_a_talk_goes_on_after_the_connection_broke(net: Path, tmp_path: Path) ->
     """It is reset between two answers: the second one is what it is without that."""
     words = [str(ROOT / "inv"), "chat", "--model", str(net), "--generate", "5"]
     lines = ["why is\n", "the sky\n"]
-    whole = subprocess.run(words, input="".join(lines), capture_output=True, text=True, timeout=300, check=True)
+    whole = well(ran(words, input="".join(lines), timeout=300))
     with server.serve(tmp_path / "board") as board:
         (tmp_path / "devices.toml").write_text(
             f'[board]\ntransport = "ssh"\nhost = "127.0.0.1"\nport = {board.port}\nuser = "{server.USER}"\n'
@@ -256,9 +248,7 @@ def entered(script: Path, *words: str) -> str:
     """What a script says, with the packages that the list beside it names."""
     packages.install(packages.wanted(script))
     argv = [sys.executable, "-c", ENTER, str(script), *words]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
+    return well(ran(argv, timeout=600)).stdout
 
 
 @pytest.mark.long  # the other tests here have one family
@@ -297,7 +287,7 @@ def test_what_optimum_exports_answers_as_upstreams_runtime(
     """Its Llama in float32 and its Gemma 3 in int4; one of its packages has no wheel, so that it comes as we advise."""
     wheels = tmp_path / "wheels"
     pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "antlr4-python3-runtime==4.9.3", "-w", str(wheels)]
-    subprocess.run(pip, capture_output=True, timeout=300, check=True)
+    well(ran(pip, timeout=300))
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
     entered(OPTIMUM, str(tmp_path))
     programs = sorted(tmp_path.glob("*/model.pte"))
@@ -307,10 +297,7 @@ def test_what_optimum_exports_answers_as_upstreams_runtime(
     assert [line for line in found if line[4:] != ["64", "0"]] == []
     for program in programs:
         words = ("--model", str(program), "--tokenizer", str(tokenizer(tmp_path / "words")), "--generate", "9")
-        done = inv("deploy", "--device", "local", *words, "--prompt", "why is the sky")
-        assert done.returncode == 0, done.stderr
+        done = well(inv("deploy", "--device", "local", *words, "--prompt", "why is the sky"))
         assert re.search(r"(\d) of \1 tokens the same", done.stdout)
         argv = [str(ROOT / "inv"), "chat", *words]
-        talk = subprocess.run(argv, input="why is\n/stats\n", capture_output=True, text=True, timeout=300, check=False)
-        assert talk.returncode == 0, talk.stderr
-        assert "of 128 tokens" in talk.stderr
+        assert "of 128 tokens" in well(ran(argv, input="why is\n/stats\n", timeout=300)).stderr

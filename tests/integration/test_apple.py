@@ -12,7 +12,7 @@ import pytest
 
 from core.paths import ROOT
 from core.processes.commands import run
-from tests.support.processes import ran
+from tests.support.processes import ran, well
 from toolchains.bundle import toolchain_file
 from toolchains.bundle.sdk import Sdk, build_sdk
 from toolchains.compilers import families, zig
@@ -35,11 +35,9 @@ def compiled(
 ) -> subprocess.CompletedProcess[str]:
     """Compile a file as libslipway is compiled."""
     compilers, flags = zig.ensure(target), families.hardening(target)
-    program = compilers.cc if source.suffix == ".c" else compilers.cxx
-    argv = [program, *flags.compile, *flags.optimized, "-O2", *words, "-c", source, "-o", out]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert not check or done.returncode == 0, done.stderr
-    return done
+    program = compilers.cxx if source.suffix == ".cpp" else compilers.cc
+    done = ran([program, *flags.compile, *flags.optimized, "-O2", *words, "-c", source, "-o", out])
+    return well(done) if check else done
 
 
 def symbols(files: Iterable[Path]) -> tuple[set[str], set[str]]:
@@ -60,14 +58,13 @@ def symbols(files: Iterable[Path]) -> tuple[set[str], set[str]]:
 def links(names: Iterable[str], folder: Path) -> str:
     """What zig says when it links a program for a Mac that refers to all of ``names``: nothing when it finds them.
 
-    It finds them in its list of what Apple's libSystem exports, and in LLVM's libc++, which it compiles for Macs. Of
-    Apple's libSystem for iOS there is no list here. That libc++ of the least iOS has them, its headers see to.
+    It has a list of what Apple's libSystem exports there; there is none for iOS. For libc++ of the least iOS its
+    headers see to that.
     """
     lines = [".section __DATA,__data", ".p2align 3", *(f".quad {name}" for name in sorted(names))]
     (folder / "names.s").write_text("\n".join([*lines, ""]), encoding="utf-8")
     (folder / "main.cpp").write_text("int main() { return 0; }\n", encoding="utf-8")
-    argv = [zig.ensure(get_target("macos-arm64")).cxx, "main.cpp", "names.s", "-o", "names"]
-    return subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False).stderr
+    return ran([zig.ensure(get_target("macos-arm64")).cxx, "main.cpp", "names.s", "-o", "names"], cwd=folder).stderr
 
 
 def readable_by_apples_linker(archive: bytes) -> None:
@@ -147,18 +144,7 @@ def test_an_app_finds_all_that_it_needs(sdk: Sdk, name: str, tmp_path: Path) -> 
     compiled(target, EXAMPLES / "run_once.c", app, headers)
     objc.write_text("@import slipway;\nunsigned use(void) { return slipway_abi_version(); }\n", encoding="utf-8")
     cache = f"-fmodules-cache-path={tmp_path / 'modules'}"
-    argv: list[str | Path] = [
-        zig.ensure(target).cc,
-        "-fmodules",
-        cache,
-        headers,
-        "-c",
-        objc,
-        "-o",
-        tmp_path / "module.o",
-    ]
-    done = ran(argv)
-    assert done.returncode == 0, done.stderr
+    compiled(target, objc, tmp_path / "module.o", "-fmodules", cache, headers)
     needed, has = symbols([app, folder / "libslipway.a"])
     assert "_slipway_program_load" in has
     assert not {name for name in needed if "slipway" in name}

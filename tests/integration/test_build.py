@@ -20,10 +20,10 @@ from core.paths import ROOT
 from tests.support.processes import alive, descendants, ended, ran
 from toolchains.bundle import builder, conan, conan_packages, inputs
 from toolchains.compilers import families, gnu, zig
-from toolchains.compilers.libstdcxx import sysroot
 from toolchains.emulation import emulators
+from toolchains.emulation.platforms import platform_for
 from toolchains.inspect import needs as inspect
-from toolchains.targets import Target, get_target, host_target, load_targets
+from toolchains.targets import get_target, host_target, load_targets
 
 pytestmark = pytest.mark.build
 
@@ -41,17 +41,6 @@ def dist_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="module", params=TARGETS)
 def bundle(request: pytest.FixtureRequest, dist_folder: Path) -> Bundle:
     return builder.build(request.param)
-
-
-def run_runner(bundle_folder: Path, target: Target, cpu: str = "") -> dict[str, list[str]]:
-    """``pte_runner --capabilities`` of the bundle in a folder, emulated where needed."""
-    root = None if emulators.is_native(target) and not cpu else sysroot(target)
-    argv = [*emulators.user_argv(target, cpu, root), str(bundle_folder / RUNNER), "--capabilities", "--json"]
-    env = {name: value for name, value in os.environ.items() if not name.startswith("LD_")}
-    done = ran(argv, timeout=300, env=env)
-    assert done.returncode == 0, done.stderr
-    said: dict[str, list[str]] = json.loads(done.stdout)
-    return said
 
 
 def test_a_bundle_is_whole_and_says_what_it_needs(bundle: Bundle, dist_folder: Path) -> None:
@@ -83,8 +72,9 @@ def test_a_bundle_is_whole_and_says_what_it_needs(bundle: Bundle, dist_folder: P
     ("name", "cpu"), [(name, cpu) for name in TARGETS for cpu in get_target(name).qemu_cpus], ids=str
 )
 def test_it_runs_on_every_cpu_of_the_table(name: str, cpu: str, dist_folder: Path) -> None:
-    target = get_target(name)
-    assert "XnnpackBackend" in run_runner(builder.build(name).path, target, cpu)["backends"]
+    done = platform_for(get_target(name), cpu).run(builder.build(name).path / RUNNER, ["--capabilities", "--json"])
+    assert done.returncode == 0, done.stderr
+    assert "XnnpackBackend" in json.loads(done.stdout)["backends"]
 
 
 BEYOND = {
@@ -102,8 +92,7 @@ def test_compilers_know_what_the_floor_of_a_target_lacks(name: str) -> None:
     """What a compiler may use everywhere, because no check of the processor comes before it."""
     target = get_target(name)
     words = [zig.ensure(target).cc, *families.hardening(target).compile, "-O2", "-E", "-dM", "-x", "c", os.devnull]
-    said = ran(words).stdout
-    macros = {line.removeprefix("#define ").strip() for line in said.splitlines()}
+    macros = {line.removeprefix("#define ").strip() for line in ran(words).stdout.splitlines()}
     known = macros | {macro.partition(" ")[0] for macro in macros}
     assert "__OPTIMIZE__" in known
     assert [macro for macro in BEYOND[target.machine] if macro in known] == []
@@ -117,9 +106,8 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("conanfile.py", "LICENSE"):
         shutil.copy(ROOT / name, copy / name)
-    monkeypatch.setattr(conan_packages, "ROOT", copy)
-    monkeypatch.setattr(inputs, "ROOT", copy)
-    monkeypatch.setattr(conan, "ROOT", copy)
+    for module in (conan_packages, inputs, conan):
+        monkeypatch.setattr(module, "ROOT", copy)
     monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path / "dist"))
     return copy
 
@@ -135,9 +123,8 @@ def test_a_compile_error_shows_the_line(checkout: Path, tmp_path: Path) -> None:
 
 def start(*words: str) -> subprocess.Popen[str]:
     code = "import sys; from toolchains.bundle.builder import build; build(sys.argv[1], force='force' in sys.argv)"
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *words], cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
+    argv = [sys.executable, "-c", code, *words]
+    return subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
 def test_ctrl_c_leaves_nothing_half_written(dist: Path) -> None:

@@ -19,7 +19,7 @@ import yaml
 from core.paths import ROOT
 from deploy.matrix.model import load_matrix
 from tests.support.builds import checkout, lend_bundle, lend_program
-from tests.support.processes import ran
+from tests.support.processes import ran, well
 from tests.unit.test_workflow import filled
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
@@ -27,6 +27,8 @@ pytestmark = [pytest.mark.build, pytest.mark.export]
 _SHELLS = {"sh": ["sh", "-e"], "bash": ["bash", "--noprofile", "--norc", "-eo", "pipefail"]}
 """As GitHub's documentation has them (jobs.<job_id>.steps[*].shell)."""
 _VALUE = re.compile(r"\$\{\{\s*(?:inputs\.([\w-]+)|steps\.([\w-]+)\.outputs\.([\w-]+))\s*\}\}")
+_OUTPUT = re.compile(r"^([\w-]+)(?:<<(\w+)\n(.*?)\n\2|=(.*?))$", re.MULTILINE | re.DOTALL)
+"""In a file of outputs: a line ``name=value``, or ``name<<word``, lines, ``word``."""
 
 
 @dataclass
@@ -39,34 +41,12 @@ class Ran:
 
 
 def outputs_of(text: str) -> dict[str, str]:
-    """A file of outputs: ``name=value`` lines, or ``name<<word``, lines, ``word``."""
-    found: dict[str, str] = {}
-    lines = iter(text.splitlines())
-    for line in lines:
-        name, mark, end = line.partition("<<")
-        if mark and "=" not in name:
-            value: list[str] = []
-            for part in lines:
-                if part == end:
-                    break
-                value.append(part)
-            found[name] = "\n".join(value)
-        else:
-            name, mark, value_text = line.partition("=")
-            assert mark, line
-            found[name] = value_text
-    return found
+    assert _OUTPUT.sub("", text).strip() == ""
+    return {name: several or one for name, _, several, one in _OUTPUT.findall(text)}
 
 
-def run_action(
-    folder: Path, inputs: Mapping[str, str], workspace: Path, work: Path, env: Mapping[str, str] | None = None
-) -> Ran:
-    """Run the script steps of the action in ``folder``; a step that fails ends it, as on GitHub.
-
-    Args:
-        workspace: the folder with the user's repository.
-        work: an empty folder for the runner's files.
-    """
+def run_action(folder: Path, inputs: Mapping[str, str], workspace: Path, work: Path) -> Ran:
+    """Run an action's script steps until one fails, as GitHub does; its own files go to the empty folder ``work``."""
     action: Any = yaml.safe_load((folder / "action.yml").read_text(encoding="utf-8"))
     unknown = set(inputs) - set(action["inputs"])
     assert not unknown, unknown
@@ -90,7 +70,7 @@ def run_action(
             env={
                 **os.environ, "GITHUB_ACTIONS": "true", "GITHUB_ACTION_PATH": str(folder),
                 "GITHUB_WORKSPACE": str(workspace), **{name: str(file) for name, file in files.items()},
-                **(env or {}), **{name: value(str(text)) for name, text in step.get("env", {}).items()},
+                **{name: value(str(text)) for name, text in step.get("env", {}).items()},
             },
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
         )  # fmt: skip
@@ -219,10 +199,8 @@ def test_the_gitlab_component(workspace: Path, tmp_path: Path) -> None:
         env["SLIPWAY_VENV"] = str(Path(sys.executable).parent.parent)
         return ran(["bash", "-eo", "pipefail", "-c", script], cwd=workspace, env=env)
 
-    cells = job("slipway-cells", DEVICE=device)
-    assert cells.returncode == 0, cells.stdout + cells.stderr
-    merged = job("slipway-report")
-    assert merged.returncode == 0, merged.stdout + merged.stderr
+    well(job("slipway-cells", DEVICE=device))
+    well(job("slipway-report"))
     found = load_matrix(workspace / "dist" / "matrix" / "merged" / "matrix.json")
     assert [(cell.device, cell.outcome) for cell in found.cells] == [("local", "passed")]
     assert (workspace / ".slipway" / "inv").is_file()

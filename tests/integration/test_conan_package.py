@@ -9,18 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from core.files import locked
-from core.formats.bundle import runner_in
 from core.paths import ROOT
 from core.processes.commands import run
 from tests.conftest import Inv
 from tests.support import examples
 from tests.support.conan_homes import PASSWORD, USER, Home, server
-from toolchains.bundle import builder, conan, conan_packages
+from tests.support.processes import well
+from toolchains.bundle import conan, conan_packages
 from toolchains.targets import get_target
+
+from .test_libslipway import expected
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
@@ -52,8 +53,7 @@ def created(inv: Inv, tmp_path_factory: pytest.TempPathFactory) -> Created:
     """``conan create`` of the recipe with the profiles that a user has; what it needs is built first."""
     folder = tmp_path_factory.mktemp("create")
     log = folder / "conan.log"
-    done = inv("build", "--profiles", str(folder / "profiles"), "--target", f"{TARGET},{ARM}")
-    assert done.returncode == 0, done.stderr
+    well(inv("build", "--profiles", str(folder / "profiles"), "--target", f"{TARGET},{ARM}"))
     profiles = [f"--profile:host={folder}/profiles/{TARGET}", f"--profile:build={folder}/profiles/build"]
     with conan_packages.building():
         common = [*conan_packages.words(get_target(TARGET), "", log)[2:], *profiles]
@@ -95,9 +95,6 @@ def test_a_wrong_value_is_refused_before_a_build(created: Created, tmp_path: Pat
     ):
         told = home.conan("install", *words, f"--options=slipway/*:{option}", cwd=tmp_path, code=6)
         assert f"slipway/0.1.0: Invalid: {said}" in told
-
-
-# -- somebody else's machine ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -143,10 +140,7 @@ def machine(created: Created, remote: str, tmp_path: Path) -> tuple[Home, list[s
 
 
 def test_a_second_machine_installs_binaries_and_links_them(machine: tuple[Home, list[str]], tmp_path: Path) -> None:
-    """Nothing is compiled there but the application, whose outputs are pte_runner's, bit by bit.
-
-    With the static library, which needs all the others; the shared one is linked by the package's own test.
-    """
+    """The application links the static library, which needs all others; the package's own test has the shared one."""
     home, profiles = machine
     work = tmp_path / "work"
     shutil.copytree(ROOT / "runtime/examples", work / "examples")
@@ -158,10 +152,7 @@ def test_a_second_machine_installs_binaries_and_links_them(machine: tuple[Home, 
 
 
 def test_the_index_alone_has_all_that_a_build_needs(created: Created, tmp_path: Path) -> None:
-    """A home with a checkout as its first remote: every package is found there, for 64-bit Arm also KleidiAI.
-
-    Conan Center, the remote of every fresh home, is not reached: docs/embedding.md.
-    """
+    """Conan Center, the remote of every fresh home, is not reached: docs/embedding.md."""
     home = Home(tmp_path / "home")
     home.conan("remote", "update", "conancenter", "--url=http://127.0.0.1:9", cwd=tmp_path)
     home.conan("remote", "add", "slipway", ROOT, "--type=local-recipes-index", "--index=0", cwd=tmp_path)
@@ -174,8 +165,6 @@ def test_the_index_alone_has_all_that_a_build_needs(created: Created, tmp_path: 
     assert {node["remote"] for node in nodes.values()} == {"slipway"}
     assert nodes["slipway"]["ref"].partition(":")[0] == created.reference.partition(":")[0]
 
-
-# -- the sources in another project's build ---------------------------------------------------------------------------
 
 _PACKAGES = """\
 [requires]
@@ -201,11 +190,7 @@ target_link_libraries(run_once PRIVATE slipway::lean)
 
 def check(folder: Path, built: Path) -> None:
     """Every example's outputs are those of pte_runner."""
-    examples.put_program(folder)
-    bundle = builder.build(TARGET, "lean")
-    words = ["--model_path=model.pte", "--inputs=in.npy", "--output_file=out"]
-    run([bundle.path / runner_in(bundle.path), *words], cwd=folder)
-    want = np.load(folder / "out0.npy").tobytes()
+    want = expected(TARGET, folder)
     programs = [file for file in sorted(built.glob("run_once*")) if file.is_file()]
     assert programs
     for file in programs:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy
 import pytest
 
-from core.formats.bundle import RUNNER, Bundle
+from core.formats.bundle import RUNNER
 from core.paths import ROOT
 from models.export import export
 from tests.support.builds import made_by
-from tests.support.processes import ran
+from tests.support.processes import ran, well
 from toolchains.bundle import builder
 from toolchains.emulation.platforms import platform_for
 from toolchains.targets import get_target
@@ -22,20 +21,10 @@ from toolchains.targets import get_target
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
 
-@pytest.fixture(scope="module")
-def here() -> Bundle:
-    return builder.build("linux-x86_64", "lean")
-
-
-@pytest.fixture(scope="module")
-def program() -> Path:
-    return export("mlp", "fp32")
-
-
-def run(argv: list[str], program: Path, folder: Path, *flags: str) -> dict[str, Any]:
-    folder.mkdir(exist_ok=True)
+def run(runner: Path, program: Path, folder: Path, *flags: str) -> dict[str, Any]:
     words = [f"--model_path={program / 'model.pte'}", f"--inputs={program / 'input0.npy'}"]
-    done = ran([*argv, *words, f"--output_file={folder / 'out'}", "--json", "--cpu_threads=1", *flags], timeout=300)
+    words += [f"--output_file={folder / 'out'}", "--json", "--cpu_threads=1", *flags]
+    done = ran([runner, *words], timeout=300)
     found: dict[str, Any] = json.loads(done.stdout)
     assert done.returncode == 0 or "error" in found, done.stderr
     return found
@@ -45,10 +34,9 @@ def features(result: dict[str, Any]) -> set[str]:
     return {use["feature"] for use in result["kernels"]}
 
 
-def test_the_roofline_is_what_a_machine_can_compute(here: Bundle) -> None:
+def test_the_roofline_is_what_a_machine_can_compute(lean_runner: Path) -> None:
     def measure(*flags: str) -> str:
-        argv = [str(here.path / RUNNER), "--roofline", *flags]
-        return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
+        return well(ran([lean_runner, "--roofline", *flags], timeout=60)).stdout
 
     found = json.loads(measure("--cpu_threads=2"))
     one, two = found["roofline"]
@@ -64,8 +52,7 @@ def test_the_roofline_is_what_a_machine_can_compute(here: Bundle) -> None:
     assert alone["feature"] == feature
 
 
-def test_a_lesser_x86_cpu_chooses_lesser_kernels(here: Bundle, program: Path, tmp_path: Path) -> None:
-    argv = [str(here.path / RUNNER)]
+def test_a_lesser_x86_cpu_chooses_lesser_kernels(lean_runner: Path, program: Path, tmp_path: Path) -> None:
     want = numpy.load(program / "output0.npy")
     seen = []
     for flag, unused, wide in (
@@ -76,13 +63,13 @@ def test_a_lesser_x86_cpu_chooses_lesser_kernels(here: Bundle, program: Path, tm
         ("--cpu_features=-avx", "avx", {"sse"}),
         ("--cpu_features=-ssse3", "sse4_1", {"sse"}),
     ):
-        result = run(argv, program, tmp_path / "o", *([flag] if flag else []))
+        result = run(lean_runner, program, tmp_path, *([flag] if flag else []))
         left = result["settings"].get("cpu_features_unused", "").split(",")
         absent = result["settings"].get("cpu_features_absent", "").split(",")
         assert not flag or {unused, flag.partition("=-")[2]} <= {*left, *absent}
         assert features(result) <= wide
         seen.append({use["kernel"] for use in result["kernels"]})
-        assert numpy.allclose(numpy.load(tmp_path / "o" / "out0.npy"), want, rtol=1e-5, atol=1e-5)
+        assert numpy.allclose(numpy.load(tmp_path / "out0.npy"), want, rtol=1e-5, atol=1e-5)
     assert seen[0] != seen[4], "SSE runs other kernels than all that this machine has"
 
 
@@ -94,13 +81,13 @@ def test_a_lesser_x86_cpu_chooses_lesser_kernels(here: Bundle, program: Path, tm
         ("-avx2", {"xnn_qd8_f32_qb4w_gemm_minmax_ukernel_4x4c8__avx_ld128"}),
     ],
 )
-def test_int4_without_vnni_runs_on_our_kernels(here: Bundle, tmp_path: Path, flag: str, kernels: set[str]) -> None:
+def test_int4_without_vnni_runs_on_our_kernels(lean_runner: Path, tmp_path: Path, flag: str, kernels: set[str]) -> None:
     """With AVX-512 too: XNNPACK has kernels for AVX2 and for AVX-512 with VNNI, and none between them."""
     program = export("mlp", "qd8_qb4w")
-    result = run([str(here.path / RUNNER)], program, tmp_path / "o", f"--cpu_features={flag}")
+    result = run(lean_runner, program, tmp_path, f"--cpu_features={flag}")
     assert {use["kernel"] for use in result["kernels"]} == kernels
     want = numpy.load(program / "output0.npy")
-    assert numpy.allclose(numpy.load(tmp_path / "o" / "out0.npy"), want, rtol=1e-5, atol=1e-5)
+    assert numpy.allclose(numpy.load(tmp_path / "out0.npy"), want, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -112,19 +99,19 @@ def test_int4_without_vnni_runs_on_our_kernels(here: Bundle, tmp_path: Path, fla
         ("--cpu_features=avx2", "a minus before each"),
     ],
 )
-def test_words_are_strict(here: Bundle, program: Path, tmp_path: Path, flag: str, said: str) -> None:
-    error = run([str(here.path / RUNNER)], program, tmp_path / "o", flag)["error"]
+def test_words_are_strict(lean_runner: Path, program: Path, tmp_path: Path, flag: str, said: str) -> None:
+    error = run(lean_runner, program, tmp_path, flag)["error"]
     assert error["kind"] == "usage"
     assert said in error["message"] + error["fix"]
 
 
-def test_each_choice_has_its_own_packed_weights(here: Bundle, program: Path, tmp_path: Path) -> None:
+def test_each_choice_has_its_own_packed_weights(lean_runner: Path, program: Path, tmp_path: Path) -> None:
     """A cache that another choice left is not used; that would compute with weights packed for other kernels."""
-    argv, cache = [str(here.path / RUNNER)], f"--weights_cache={tmp_path / 'weights'}"
+    cache = f"--weights_cache={tmp_path / 'weights'}"
     # The program's own file must be old enough for its times to vouch for it.
     for flag in ("", "--cpu_features=-avx", ""):
         flags = [flag] if flag else []
-        states = [run(argv, program, tmp_path / "o", cache, *flags)["weights"]["cache"] for _ in range(2)]
+        states = [run(lean_runner, program, tmp_path, cache, *flags)["weights"]["cache"] for _ in range(2)]
         assert [state["state"] for state in states] == ["made", "used"]
         assert not flag or states[0]["why"].startswith("it was made for another processor")
 

@@ -17,12 +17,9 @@ import pytest
 
 from core.formats.program import load_program
 from models.export import export
-from tests.support.builds import lean, lean_runner
 from tests.support.graphs import Graph, call_of, changed, node, tensor, value_of
-from tests.support.processes import ran
+from tests.support.processes import ran, well
 from verify.fuzz import tool
-
-__all__ = ["lean", "lean_runner"]
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
@@ -137,9 +134,9 @@ def _run(runner: Path, program: Path) -> subprocess.CompletedProcess[str]:
     return ran(argv, timeout=60)
 
 
-def _program(model: str, scheme: str) -> bytes:
+def program(model: str, scheme: str) -> Path:
     folder = export(model, scheme)
-    return (folder / load_program(folder).file).read_bytes()
+    return folder / load_program(folder).file
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -147,7 +144,7 @@ def _program(model: str, scheme: str) -> bytes:
 def test_a_changed_graph_is_refused_with_words(lean_runner: Path, tmp_path: Path, name: str) -> None:
     model, scheme, change, words = CHANGES[name]
     file = tmp_path / "changed.pte"
-    file.write_bytes(changed(_program(model, scheme), change))
+    file.write_bytes(changed(program(model, scheme).read_bytes(), change))
     done = _run(lean_runner, file)
     assert done.returncode == DAMAGED, (done.returncode, done.stdout, done.stderr)
     error = json.loads(done.stdout)["error"]
@@ -160,9 +157,8 @@ def test_a_changed_graph_is_refused_with_words(lean_runner: Path, tmp_path: Path
 def test_a_graph_put_together_again_runs(lean_runner: Path, tmp_path: Path, model: str, scheme: str) -> None:
     """So that it is the change that is refused."""
     file = tmp_path / "same.pte"
-    file.write_bytes(changed(_program(model, scheme), lambda _graph, _plan: None))
-    done = _run(lean_runner, file)
-    assert done.returncode == 0, (done.stdout, done.stderr)
+    file.write_bytes(changed(program(model, scheme).read_bytes(), lambda _graph, _plan: None))
+    well(_run(lean_runner, file))
 
 
 CASES = (("conv", "qs8", 9), ("mlp", "fp32", 5), ("linear", "qd8_qb4w", 5))
@@ -174,15 +170,8 @@ def sweep() -> Path:
     return tool()
 
 
-def program(model: str, scheme: str) -> Path:
-    folder = export(model, scheme)
-    return folder / load_program(folder).file
-
-
 def tried(*argv: str | os.PathLike[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    done = ran(argv, timeout=600)
-    assert done.returncode == 0, done.stderr
-    *findings, last = [json.loads(line) for line in done.stdout.splitlines()]
+    *findings, last = [json.loads(line) for line in well(ran(argv, timeout=600)).stdout.splitlines()]
     return findings, last
 
 
@@ -199,7 +188,7 @@ def test_changed_numbers_are_refused_or_run_within_their_memory(
 
 def test_a_loop_without_end_is_refused_for_its_rounds(sweep: Path) -> None:
     file = program("mixed", "fp16")
-    listed = subprocess.run([sweep, file, "--list"], capture_output=True, text=True, timeout=60, check=True)
+    listed = well(ran([sweep, file, "--list"], timeout=60))
     path = "execution_plan[0].chains[0].instructions[15].instr_args_type"
     turned = [line.split("\t") for line in listed.stdout.splitlines() if f"\t{path}\t" in line]
     # A kernel's call becomes a jump backwards, on a condition that stays false.
@@ -227,7 +216,7 @@ def test_constants_at_addresses_of_other_types_are_refused(
 ) -> None:
     """Some processors end a program that reads a float32 anywhere; of int8 every address is good."""
     file = program(model, scheme)
-    said = subprocess.run([sweep, file, "--list"], capture_output=True, text=True, check=True, timeout=60).stdout
+    said = well(ran([sweep, file, "--list"], timeout=60)).stdout
     seen: dict[str, set[str]] = {}
     for number, path, was, now in (line.split("\t") for line in said.splitlines()):
         if path.startswith("segments[") and path.endswith(".offset") and abs(int(now) - int(was)) == 1:

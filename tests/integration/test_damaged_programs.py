@@ -9,10 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.paths import ROOT
-from tests.support.builds import lean, lean_runner
 from tests.support.processes import ran
-
-__all__ = ["lean", "lean_runner"]
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
 

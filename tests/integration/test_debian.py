@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from core.paths import ROOT
-from tests.support.processes import quickest
+from tests.support.processes import quickest, ran, well
 from toolchains.debian import packages as debian
 from toolchains.debian import sources as debian_sources
 from toolchains.debian.client import keyring
@@ -53,17 +53,15 @@ def test_ctrl_c_leaves_nothing_half_done(cache: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes the request and never answers
         proxy = f"http://127.0.0.1:{silent.getsockname()[1]}"
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "http_proxy": proxy, "https_proxy": proxy}
-        with subprocess.Popen(
-            [sys.executable, "-c", FETCH], cwd=ROOT, env=environment, stderr=subprocess.PIPE
-        ) as child:
+        argv = [sys.executable, "-c", FETCH]
+        with subprocess.Popen(argv, cwd=ROOT, env=environment, stderr=subprocess.PIPE) as child:
             silent.settimeout(60)
             connection, _ = silent.accept()
             with connection:
                 child.send_signal(signal.SIGINT)
                 assert child.wait(60) != 0
     assert leftovers(cache) == []
-    # And the same request works afterwards.
-    assert debian.fetch("bookworm", "armhf", ["hello"])
+    assert debian.fetch("bookworm", "armhf", ["hello"]), "the same request works afterwards"
 
 
 def apts_choice(folder: Path, arch: str, packages: list[str]) -> set[str]:
@@ -84,9 +82,8 @@ def apts_choice(folder: Path, arch: str, packages: list[str]) -> set[str]:
         "APT::Sandbox::User": "root", "Debug::NoLocking": "true",
     }  # fmt: skip
     words = [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
-    subprocess.run(["apt-get", "-q", *words, "update"], check=True, capture_output=True, timeout=300)
-    argv = ["apt-get", "-q", *words, "install", "--yes", "--print-uris", *packages]
-    said = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=300).stdout
+    well(ran(["apt-get", "-q", *words, "update"], timeout=300))
+    said = well(ran(["apt-get", "-q", *words, "install", "--yes", "--print-uris", *packages], timeout=300)).stdout
     return set(re.findall(r"^'[^']+' (\S+) ", said, re.MULTILINE))
 
 

@@ -18,9 +18,6 @@ from deploy.run.events import Event, Listener
 from deploy.run.pipeline import deploy
 from deploy.run.result import Result
 from deploy.run.settings import Settings
-from tests.support.deploying import bench, bundle, other_program, program, root
-
-__all__ = ["bench", "bundle", "other_program", "program", "root"]
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
@@ -63,9 +60,9 @@ def test_the_second_time_nothing_is_uploaded_and_a_new_model_alone(
     sizes = {file.name: file.stat().st_size for file in other_program.iterdir()}
     assert set(third.upload.names) == {"model.pte", "input0.npy"}
     assert third.upload.bytes == sizes["model.pte"] + sizes["input0.npy"]
-    folders = [".slipway-root", "bundles", "current", "incoming", "lock", "previous", "programs", "runs", "store"]
-    folders.append("weights")
-    assert sorted(path.name for path in root.iterdir()) == folders
+    assert sorted(path.name for path in root.iterdir()) == [
+        ".slipway-root", "bundles", "current", "incoming", "lock", "previous", "programs", "runs", "store", "weights",
+    ]  # fmt: skip
     assert list((root / "runs").iterdir()) == list((root / "incoming").iterdir()) == []
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from core.errors import DeviceFullError
 from core.formats.bundle import Bundle
 from deploy.devices.inventory import FILE, Device, get_device
 from deploy.run.connect import open_device
-from deploy.run.events import Listener
 from deploy.run.pipeline import deploy
 from deploy.run.result import EMULATED, Result
 from deploy.run.settings import Settings
@@ -21,11 +20,9 @@ from deploy.store.lock import new_owner
 from deploy.transport.base import Transport, run
 from deploy.transport.deadline import Deadline
 from tests.support import examples
-from tests.support.builds import arm
-from tests.support.deploying import Deploying, bundle, other_program, program
+from tests.support.deploying import Deploying
+from tests.support.devices import ask
 from tests.support.processes import ended
-
-__all__ = ["arm", "bundle", "other_program", "program"]
 
 pytestmark = [pytest.mark.virtual, pytest.mark.build, pytest.mark.export]
 
@@ -50,17 +47,11 @@ def device(pi: Transport) -> Iterator[Device]:
 
 @pytest.fixture
 def go(device: Device, arm: Bundle, dist: Path) -> Go:
-    def call(
-        where: Path, on: Device = device, what: Bundle = arm, listeners: Sequence[Listener] = (), **options: Any
-    ) -> Result:
+    def call(where: Path, on: Device = device, **options: Any) -> Result:
         settings = Settings(**{"num_executions": 1, "warmup": 0, "timeout": 300, **options})
-        return deploy(on, what, where, settings, listeners=listeners)
+        return deploy(on, arm, where, settings, listeners=())
 
     return call
-
-
-def ask(pi: Transport, script: str, *words: str) -> str:
-    return run(pi, ["sh", "-c", script, "test", *words], deadline=Deadline.after(60)).text
 
 
 def left(pi: Transport, device: Device) -> list[str]:
@@ -70,9 +61,7 @@ def left(pi: Transport, device: Device) -> list[str]:
 
 def runners(pi: Transport, device: Device) -> list[str]:
     """Command lines of runners on the device, from the test's own store: other tests deploy there, too."""
-    script = (
-        "for f in /proc/[0-9]*/cmdline; do tr '\\000' ' ' <$f 2>/dev/null; echo; done | grep '/bin/pte_runner' ; true"
-    )
+    script = "for f in /proc/[0-9]*/cmdline; do tr '\\000' ' ' <$f 2>/dev/null; echo; done | grep /bin/pte_runner; true"
     return [line for line in ask(pi, script).splitlines() if line.startswith(("/", "setsid")) and device.root in line]
 
 

@@ -14,11 +14,8 @@ from deploy.run.execute import execute
 from deploy.run.pipeline import deploy
 from deploy.run.result import Result
 from deploy.run.settings import Settings
-from tests.support.deploying import program
 from toolchains.bundle.builder import build
 from toolchains.emulation import emulators
-
-__all__ = ["program"]
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,11 @@ import pytest
 from core.formats.bundle import RUNNER
 from core.paths import ROOT
 from tests.support.builds import made_by
-from tests.support.processes import ran
+from tests.support.processes import ran, well
 from toolchains.bundle import builder
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
-MAKER = ROOT / "tests" / "fixtures" / "runner" / "engines.py"
 EXECUTIONS = 3
 INSPECT = """
 import json, sys
@@ -40,30 +38,21 @@ for block in Inspector(etdump_path=sys.argv[1], debug_buffer_path=sys.argv[2]).e
 WEIGHTS = 2 * 1024 * 1024 * 4
 """Bytes of both layers."""
 
-Run = Callable[..., dict[str, Any]]
-
 
 @pytest.fixture(scope="module")
 def programs() -> Path:
     """The folder with the programs of fixtures/runner/engines.py."""
-    return made_by(MAKER)
+    return made_by(ROOT / "tests/fixtures/runner/engines.py")
 
 
-@pytest.fixture(scope="module")
-def run() -> Run:
-    def call(engine: str, *words: object) -> dict[str, Any]:
-        runner = builder.build("linux-x86_64", engine).path / RUNNER
-        argv = [str(runner), *map(str, words), "--cpu_threads=1", "--json"]
-        done = ran(argv, timeout=120)
-        assert done.returncode == 0, done.stderr
-        answer: dict[str, Any] = json.loads(done.stdout)
-        return answer
-
-    return call
+def run(engine: str, *words: str) -> dict[str, Any]:
+    runner = builder.build("linux-x86_64", engine).path / RUNNER
+    answer: dict[str, Any] = json.loads(well(ran([runner, *words, "--cpu_threads=1", "--json"], timeout=120)).stdout)
+    return answer
 
 
 @pytest.mark.parametrize("engine", ["executorch", "lean"])
-def test_a_profile_has_every_operator_and_all_the_time(run: Run, programs: Path, engine: str) -> None:
+def test_a_profile_has_every_operator_and_all_the_time(programs: Path, engine: str) -> None:
     words = (f"--model_path={programs / 'mixed.pte'}", f"--inputs={programs / 'mixed.npy'}")
     result = run(engine, *words, "--profile", f"--num_executions={EXECUTIONS}")
     rows = {row["name"]: row for row in result["profile"]}
@@ -82,14 +71,13 @@ def test_a_profile_has_every_operator_and_all_the_time(run: Run, programs: Path,
     assert "profile" not in run(engine, *words)
 
 
-def test_upstreams_inspector_reads_the_lean_engines_etdump(run: Run, programs: Path, tmp_path: Path) -> None:
+def test_upstreams_inspector_reads_the_lean_engines_etdump(programs: Path, tmp_path: Path) -> None:
     dump = tmp_path / "run.etdp"
     run(
         "lean", f"--model_path={programs / 'mixed.pte'}", f"--inputs={programs / 'mixed.npy'}",
         f"--etdump_path={dump}", f"--num_executions={EXECUTIONS}",
     )  # fmt: skip
-    done = ran([sys.executable, "-c", INSPECT, dump, programs / "mixed.etrecord"])
-    assert done.returncode == 0, done.stderr[-3000:]
+    done = well(ran([sys.executable, "-c", INSPECT, dump, programs / "mixed.etrecord"]))
     events = json.loads(done.stdout.splitlines()[-1])
     executed = [event[1:] for event in events if event[0] == "Execute"]
     assert [(name, delegated) for name, delegated, _, _ in executed] == [
@@ -108,7 +96,7 @@ def test_upstreams_inspector_reads_the_lean_engines_etdump(run: Run, programs: P
 
 
 @pytest.mark.filterwarnings("ignore")  # of upstream's exporter
-def test_rounds_of_a_loop_are_calls_that_give_values_each(run: Run, tmp_path: Path) -> None:
+def test_rounds_of_a_loop_are_calls_that_give_values_each(tmp_path: Path) -> None:
     import torch
 
     from verify.sound.table import programs as sound_programs
@@ -131,14 +119,13 @@ def test_rounds_of_a_loop_are_calls_that_give_values_each(run: Run, tmp_path: Pa
     assert "mul.out" in operators and "add.out" not in operators, "of a branch that is not taken"
     dump, values = tmp_path / "run.etdp", tmp_path / "run.values"
     run("lean", *words["each"], f"--etdump_path={dump}", f"--dump_intermediate={values}")
-    done = ran([sys.executable, "-c", VALUES, dump, values])
-    assert done.returncode == 0, done.stderr[-3000:]
+    done = well(ran([sys.executable, "-c", VALUES, dump, values]))
     found = json.loads(done.stdout.splitlines()[-1])
     numpy.testing.assert_allclose(found["native_call_mul.out"], rows * other, rtol=1e-6)
     numpy.testing.assert_allclose(found["native_call_sum.IntList_out"], rows.sum(1), rtol=1e-5)
 
 
-def test_methods_share_their_weights(run: Run, programs: Path, tmp_path: Path) -> None:
+def test_methods_share_their_weights(programs: Path, tmp_path: Path) -> None:
     model = f"--model_path={programs / 'shared.pte'}"
     alone, both = (
         run("lean", model, "--method_name=decode", f"--inputs={programs / 'decode.npy'}",

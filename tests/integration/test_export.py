@@ -19,9 +19,6 @@ from models.lowering.progress import log_path
 from models.reference.host import Host
 from models.zoo import everything, get_model
 from models.zoo.schemes import get_scheme
-from tests.support.builds import host
-
-__all__ = ["host"]
 
 pytestmark = pytest.mark.export
 
@@ -43,11 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def exported(folder: Path, host: Host) -> Exporter:
-    """Export a model with default options, once a session.
-
-    The zoo's are those in ``dist/programs``, which other tests deploy: exported again only when their key (source,
-    exporter, our own code, options) has changed. Every other model, and `fresh`, is exported in every run.
-    """
+    """Export a model with default options; one of the zoo only if that in ``dist/programs`` is out of date."""
     zoo = {model for model, _ in everything()}
 
     def call(model: str, scheme: str = "fp32") -> tuple[Path, Program]:

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import pytest
 
 from core.paths import ROOT
 from tests.support.builds import checkout
-from tests.support.processes import marked, ran
+from tests.support.processes import marked, ran, wait_for, well
 from toolchains.debian import packages as debian
 from toolchains.debian.sources import VARIABLE, find_mirror, host_arch
 
@@ -23,8 +22,8 @@ COMMAND = ["deploy", "--device", "pi", "--model", "mobilenet_v2"]
 MOST = {"clone/.venv": 1100, "cache": 1800}
 """MB on disk at most; what is said before a first start is about their sum."""
 
-# CI: the parts, in tests/unit/test_first.py, test_lock.py and test_inv.py, and the same command on a machine that is
-# not fresh, in test_readme.py.
+# CI: the parts, in unit tests (test_first.py, test_lock.py, test_debian.py) and test_inv.py, and the same command on a
+# machine that is not fresh, in test_readme.py.
 pytestmark = pytest.mark.long
 
 
@@ -37,14 +36,15 @@ def fresh(tmp_path: Path) -> Iterator[Path]:
         os.kill(pid, signal.SIGTERM)
 
 
-def start(folder: Path) -> subprocess.Popen[str]:
+def variables(**own: str) -> dict[str, str]:
+    """For a process that has nothing of this one's environment but the way to packages."""
     kept = {name: value for name, value in os.environ.items() if name.startswith("PIP_") or name.endswith("_proxy")}
-    env = {**kept, "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
-    env |= {
-        "HOME": str(folder),
-        "SLIPWAY_CACHE": str(folder / "cache"),
-        "SLIPWAY_PYTHON": shutil.which("python3") or "",
-    }
+    return {**kept, "LANG": "C.UTF-8", **own}
+
+
+def start(folder: Path) -> subprocess.Popen[str]:
+    env = variables(PATH="/usr/local/bin:/usr/bin:/bin", HOME=str(folder), SLIPWAY_CACHE=str(folder / "cache"))
+    env["SLIPWAY_PYTHON"] = shutil.which("python3") or ""
     return subprocess.Popen(
         [str(folder / "clone" / "inv"), *COMMAND], cwd=folder, env=env, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True, start_new_session=True,
@@ -52,7 +52,7 @@ def start(folder: Path) -> subprocess.Popen[str]:
 
 
 def megabytes(folder: Path) -> int:
-    return int(subprocess.run(["du", "-sm", folder], capture_output=True, text=True, check=True).stdout.split()[0])
+    return int(well(ran(["du", "-sm", folder])).stdout.split()[0])
 
 
 def test_the_first_command_from_nothing(fresh: Path) -> None:
@@ -63,10 +63,8 @@ def test_the_first_command_from_nothing(fresh: Path) -> None:
         listening.start()
         # The exporter is being installed, and the compilers are being fetched.
         both = ("the exporter", "preparing zig")
-        limit = time.monotonic() + 900
-        while not all(any(words in line for line in said) for words in both) and time.monotonic() < limit:
-            assert first.poll() is None, said
-            time.sleep(0.1)
+        wait_for(lambda: all(any(words in line for line in said) for words in both) or first.poll() is not None, 900)
+        assert first.poll() is None, said
         os.killpg(first.pid, signal.SIGINT)
         assert first.wait(60) == 130, said
         listening.join()
@@ -114,20 +112,11 @@ def root(tmp_path: Path) -> Path:
 
 
 def run(root: Path, home: Path, words: Sequence[str], **more: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if name.startswith("PIP_") or name.endswith("_proxy")}
-    env = {
-        **kept,
-        "HOME": "/home",
-        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
-        "SLIPWAY_VENV": "/home/venv",
-        "LANG": "C.UTF-8",
-        **more,
-    }
+    env = variables(HOME="/home", PATH="/usr/sbin:/usr/bin:/sbin:/bin", SLIPWAY_VENV="/home/venv", **more)
     unshared = ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child"]
     return ran([*unshared, "sh", "-c", ENTER, "sh", root, ROOT, home, root, *words], env=env, timeout=600)
 
 
-@pytest.mark.long  # CI: the reader in tests/unit/test_debian.py, and on the real archive in test_debian.py
 def test_without_apt_the_front_door_says_what_to_set_and_then_works(root: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
@@ -137,8 +126,7 @@ def test_without_apt_the_front_door_says_what_to_set_and_then_works(root: Path, 
     assert f"Try: export {VARIABLE}=" in without.stderr
     assert "Traceback" not in without.stderr
     mirror = {VARIABLE: find_mirror().uri}
-    done = run(root, home, ["/slipway/inv", "doctor"], **mirror)
-    assert done.returncode == 0, done.stderr
+    done = well(run(root, home, ["/slipway/inv", "doctor"], **mirror))
     assert "signatures checked" in done.stdout
     for library in root.glob("usr/lib/*/libstdc++.so.6"):
         library.rename(library.with_name("gone"))
@@ -146,8 +134,7 @@ def test_without_apt_the_front_door_says_what_to_set_and_then_works(root: Path, 
     assert bare.returncode == 4 and "Try: install libstdc++.so.6 with your distribution's packages" in bare.stderr
     for library in root.glob("usr/lib/*/gone"):
         library.rename(library.with_name("libstdc++.so.6"))
-    fetched = run(root, home, ["/home/venv/bin/python", "-c", FETCH], PYTHONPATH="/slipway", **mirror)
-    assert fetched.returncode == 0, fetched.stderr
+    fetched = well(run(root, home, ["/home/venv/bin/python", "-c", FETCH], PYTHONPATH="/slipway", **mirror))
     tree = home / fetched.stdout.strip().removeprefix("/home/")
     assert (tree / "usr/bin/hello").read_bytes()[:5] == b"\x7fELF\x02"
     assert list((home / ".cache/slipway/debian/keys").glob("*.gpg")), "the archive's own keys"

@@ -11,10 +11,8 @@ import lief
 import pytest
 
 from core.paths import ROOT
-from tests.support.processes import ran
+from tests.support.builds import least
 from toolchains.compilers import families, zig
-from toolchains.compilers.libstdcxx import sysroot
-from toolchains.emulation import emulators, wine
 from toolchains.inspect import checks as hardened
 from toolchains.inspect import needs as inspect
 from toolchains.targets import Target, get_target
@@ -87,15 +85,6 @@ def made(
     return built
 
 
-def run(target: Target, program: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    if target.os == "windows":
-        argv, env = wine.argv(target, program, words), wine.environment(target)
-        return ran(argv, env=env, timeout=300)
-    root = sysroot(target) if target.libc == "glibc" and not emulators.is_native(target) else None
-    argv = [*emulators.user_argv(target, sysroot=root), str(program), *words]
-    return ran(argv, timeout=120)
-
-
 def promised(target: Target) -> tuple[str, ...]:
     """What a C program can show: the checks of the C++ library have a test of their own."""
     program = inspect.Binary(Path("x"), "", "none", "", "", (), (), {}, kind="program")
@@ -126,11 +115,11 @@ def test_memory_that_is_written_and_executed_is_seen(tmp_path: Path) -> None:
     """zig's linker makes none of it, so the headers of a good program are changed."""
     target = get_target("linux-x86_64")
     good = made(target, tmp_path, CODE)
-    for kind, flag in (("GNU_STACK", lief.ELF.Segment.FLAGS.X), ("LOAD", lief.ELF.Segment.FLAGS.X)):
+    for kind in ("GNU_STACK", "LOAD"):
         changed = lief.ELF.parse(os.fspath(good))
         assert changed is not None
         parts = [part for part in changed.segments if part.type.name == kind and part.has(lief.ELF.Segment.FLAGS.W)]
-        parts[0].add(flag)
+        parts[0].add(lief.ELF.Segment.FLAGS.X)
         changed.write(os.fspath(tmp_path / kind))
         assert "nx" in inspect.read(good).hardening
         assert hardened.lacking(target, inspect.read(tmp_path / kind)) == ("nx", "assertions")
@@ -158,8 +147,9 @@ def test_what_goes_beyond_an_end_ends_the_program(tmp_path: Path, name: str, cod
     """An overwritten stack, and an element that a vector does not have."""
     target = get_target(name)
     program = made(target, tmp_path, code, language="cpp")
-    assert run(target, program).stdout == said
-    ended = run(target, program, "now")  # musl writes the first line at once: what it said does not count
+    platform = least(target)
+    assert platform.run(program, []).stdout == said
+    ended = platform.run(program, ["now"])  # musl writes the first line at once: what it said does not count
     assert ended.returncode < 0 or ended.returncode >= 128
     assert code == SMASH or ended.stdout == ""
 
@@ -169,7 +159,7 @@ def test_the_guard_of_the_stack_is_another_one_each_time(tmp_path: Path, name: s
     """zig's own, which it falls back to, is the same in every program."""
     target = get_target(name)
     program = made(target, tmp_path, GUARD, language="cpp")
-    found = {run(target, program).stdout for _ in range(3)}
+    found = {least(target).run(program, []).stdout for _ in range(3)}
     assert len(found) == 3, found
 
 
@@ -181,10 +171,10 @@ def test_the_guard_of_the_stack_on_windows(tmp_path: Path) -> None:
     subprocess.run([compilers.cxx, *flags.compile, "-O2", "-std=c++17", "-c", source, "-o", ours], check=True)
     program = made(target, tmp_path, GUARD, extra=[os.fspath(ours)], language="cpp")
     assert hardened.lacking(target, inspect.read(program)) == ()
-    found = {run(target, program).stdout for _ in range(3)}
+    found = {least(target).run(program, []).stdout for _ in range(3)}
     assert len(found) == 3, found
     program = made(target, tmp_path, SMASH, extra=[os.fspath(ours)], language="cpp")
-    assert run(target, program).stdout.strip() == "survived"
-    ended = run(target, program, "now")
+    assert least(target).run(program, []).stdout.strip() == "survived"
+    ended = least(target).run(program, ["now"])
     assert (ended.stdout, ended.returncode != 0) == ("", True)
     assert "*** stack smashing detected ***" in ended.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shlex
 import shutil
@@ -38,17 +39,14 @@ def call(line: str) -> int:
     """Run a documented command in this process: torch is loaded once."""
     words = shlex.split(line)
     assert words.pop(0) == "./inv"
-    return main.run([word.replace("dist/", f"{DIST[0]}/", 1) if word.startswith("dist/") else word for word in words])
-
-
-DIST: list[Path] = []
+    dist = f"{os.environ['SLIPWAY_DIST']}/"
+    return main.run([word.replace("dist/", dist, 1) if word.startswith("dist/") else word for word in words])
 
 
 @pytest.fixture(scope="module", autouse=True)
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A ``dist/`` with the results of the manual's deploys, and of a quantized program."""
     dist = tmp_path_factory.mktemp("dist")
-    DIST[:] = [dist]
     for engine in ENGINES:
         lend_bundle(dist, host_target().name, engine)
     for model, scheme in (("mixed", "fp32"), ("mlp", "qs8"), *CLEAN):

@@ -1,33 +1,28 @@
-"""What pip installs by a lock, and nothing else; and Slipway itself, in a project with a ``core`` of its own.
-
-Then other hosts than this one, as far as they can be seen from here.
-"""
+"""What pip installs by a lock, and Slipway itself in a project with a ``core`` of its own; what other hosts lack."""
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import http.server
-import importlib.util
 import json
 import os
 import platform
 import subprocess
 import sys
-import threading
 import xml.etree.ElementTree as ET
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import pip
 import pytest
 
 from core.environment import apart, bootstrap
 from core.environment.installer import marker
 from core.errors import HostError
 from core.paths import ROOT
+from tests.support import conan_homes
 from tests.support.archive import Served, serving
-from tests.support.processes import ran
+from tests.support.processes import ran, reserved, well
 
 
 def _wheel(folder: Path, version: str, word: str) -> Path:
@@ -51,36 +46,24 @@ def _digest(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        pass
-
-
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     """A package index on this machine: its address and the folder of the package it offers."""
     folder = tmp_path / "index" / "slipway-sample"
     folder.mkdir(parents=True)
-    handler = functools.partial(_Quiet, directory=str(tmp_path / "index"))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/", folder
-        server.shutdown()
-        thread.join()
+    port = reserved()
+    argv = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", "--directory", str(folder.parent), str(port)]
+    with conan_homes.serving(argv, port, tmp_path):
+        yield f"http://127.0.0.1:{port}/", folder
 
 
 @pytest.fixture
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An environment with this one's pip, and an empty ``locks/``."""
     venv = tmp_path / "venv"
-    words = [sys.executable, "-I", "-m", "venv", "--without-pip", str(venv)]
-    subprocess.run(words, check=True, capture_output=True)
+    well(ran([sys.executable, "-I", "-m", "venv", "--without-pip", venv]))
     (packages,) = (venv / "lib").glob("python3*/site-packages")
-    spec = importlib.util.find_spec("pip")
-    assert spec is not None
-    assert spec.origin is not None
-    (packages / "pip").symlink_to(Path(spec.origin).parent)
+    (packages / "pip").symlink_to(Path(pip.__file__).parent)
     monkeypatch.setattr(bootstrap, "ROOT", tmp_path)
     (tmp_path / "locks").mkdir()
     for name in [name for name in os.environ if name.startswith("PIP_")]:
@@ -90,15 +73,14 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return venv
 
 
-def _lock(version: str, *digests: str) -> None:
-    text = f"slipway-sample=={version} \\\n" + " \\\n".join(f"    --hash=sha256:{digest}" for digest in digests) + "\n"
+def _lock(file: Path) -> None:
+    text = f"slipway-sample==1.0 \\\n    --hash=sha256:{_digest(file)}\n"
     bootstrap.lock_file("core").write_text(text, encoding="utf-8")
 
 
 def _installed(venv: Path) -> str:
     code = "import slipway_sample; print(slipway_sample.WORD)"
-    done = ran([str(venv / "bin" / "python"), "-I", "-c", code])
-    return done.stdout.strip()
+    return ran([venv / "bin" / "python", "-I", "-c", code]).stdout.strip()
 
 
 def test_a_changed_byte_is_refused_and_what_was_there_is_replaced(
@@ -107,7 +89,7 @@ def test_a_changed_byte_is_refused_and_what_was_there_is_replaced(
     good = _wheel(tmp_path / "good", "1.0", "good")
     bad = _wheel(tmp_path / "bad", "1.0", "evil")
     assert len(good.read_bytes()) == len(bad.read_bytes())
-    _lock("1.0", _digest(good))
+    _lock(good)
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "bad"))
     with pytest.raises(HostError, match=r"slipway-sample==1\.0.* is not in Slipway's lock") as caught:
         bootstrap.install("core", environment)
@@ -116,8 +98,7 @@ def test_a_changed_byte_is_refused_and_what_was_there_is_replaced(
     assert _installed(environment) == ""
     assert not bootstrap.is_installed(environment, "core")
     # The same version, brought in by other means: pip alone would call it satisfied.
-    words = [str(environment / "bin" / "python"), "-I", "-m", "pip", "install", "--no-deps", str(bad)]
-    subprocess.run(words, check=True, capture_output=True)
+    well(ran([environment / "bin" / "python", "-I", "-m", "pip", "install", "--no-deps", bad]))
     assert _installed(environment) == "evil"
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "good"))
     assert bootstrap.install("core", environment)
@@ -131,9 +112,8 @@ def test_a_second_index_supplies_nothing(
 ) -> None:
     """Dependency confusion: the same version with other content, or a higher one, offered beside the right one."""
     address, folder = index
-    good = _wheel(tmp_path / "good", "1.0", "good")
+    _lock(_wheel(tmp_path / "good", "1.0", "good"))
     _wheel(folder, version, "evil")
-    _lock("1.0", _digest(good))
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.setenv("PIP_INDEX_URL", address)
     monkeypatch.setenv("PIP_RETRIES", "0")
@@ -159,7 +139,7 @@ def test_a_source_package_is_not_built(environment: Path, tmp_path: Path, monkey
     with zipfile.ZipFile(source, "w") as archive:
         archive.writestr("slipway_sample-1.0/setup.py", f"open({str(ran)!r}, 'w')\n")
         archive.writestr("slipway_sample-1.0/PKG-INFO", "Metadata-Version: 2.1\nName: slipway-sample\nVersion: 1.0\n")
-    _lock("1.0", _digest(source))
+    _lock(source)
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
     with pytest.raises(HostError, match=r"did not offer slipway-sample==1\.0"):
         bootstrap.install("core", environment)
@@ -170,7 +150,7 @@ def test_modules_of_the_current_folder_are_not_imported(
     environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``./inv`` may be typed in a folder that holds somebody's ``pip.py``."""
-    _lock("1.0", _digest(_wheel(tmp_path / "good", "1.0", "good")))
+    _lock(_wheel(tmp_path / "good", "1.0", "good"))
     planted = tmp_path / "planted"
     planted.mkdir()
     for name in ("pip", "venv"):
@@ -181,9 +161,6 @@ def test_modules_of_the_current_folder_are_not_imported(
     bootstrap._make_venv(tmp_path / "another")
     assert (tmp_path / "another" / "bin" / "python").exists()
     assert not (planted / "ran").exists()
-
-
-# --- wheels with an address ---
 
 
 @pytest.fixture
@@ -270,9 +247,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "tasks.py").write_text('raise RuntimeError("these are the tasks of the project")\n')
     (folder / "pyproject.toml").write_text('[project]\nname = "mine"\n')
     (folder / "test_mine.py").write_text(TESTS)
-    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
-    pip: list[str | Path] = [folder / "venv" / "bin" / "python", "-m", "pip", "install", "-q", "--no-compile"]
-    subprocess.run([*pip, "pytest", ROOT], check=True, cwd=folder)
+    well(ran([sys.executable, "-m", "venv", folder / "venv"]))
+    python = folder / "venv" / "bin" / "python"
+    well(ran([python, "-m", "pip", "install", "-q", "--no-compile", "pytest", ROOT], cwd=folder))
     return folder
 
 
@@ -297,15 +274,12 @@ def test_the_commands(project: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "Slipway 0.1.0\n"), done.stderr
     done = run(project, "slipway", "targets", "--json")
     assert "linux-arm64" in done.stdout, done.stderr
-    done = run(project, "slipway", "doctor", "--json")
-    assert done.returncode == 0, done.stderr
-    assert {each["name"] for each in json.loads(done.stdout)} >= {"Python", "linux-arm64 with zig"}
+    rows = json.loads(well(run(project, "slipway", "doctor", "--json")).stdout)
+    assert {each["name"] for each in rows} >= {"Python", "linux-arm64 with zig"}
     done = run(project, "slipway", "depoly")
     assert (done.returncode, done.stderr.splitlines()[-1]) == (2, "Try: slipway deploy")
-    done = run(project, "slipway", "deploy", "--device", "local", "--model", "mlp", "--json")
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
-    assert result["verdict"] in {"agrees", "identical"}
+    done = well(run(project, "slipway", "deploy", "--device", "local", "--model", "mlp", "--json"))
+    assert json.loads(done.stdout)["verdict"] in {"agrees", "identical"}
     assert (project / "dist" / "programs" / "mlp-fp32" / "model.pte").is_file()
     assert (project / "dist" / "results").is_dir()
     assert files(project) == before, "what is installed stays as it is"
@@ -315,8 +289,7 @@ def test_the_commands(project: Path) -> None:
 @pytest.mark.export
 def test_tests_of_the_project_on_devices(project: Path) -> None:
     words = ("pytest", "-p", "no:cacheprovider", "-W", "error", "--junitxml=report.xml")
-    done = run(project, *words)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = well(run(project, *words))
     assert "2 passed" in done.stdout
     assert "slipway: running mlp-fp32 on local" in done.stdout
     found = {each.attrib["name"]: each.attrib["value"] for each in ET.parse(project / "report.xml").iter("property")}  # noqa: S314
@@ -361,8 +334,7 @@ print(len(names))
 
 def test_no_module_needs_linux_to_be_imported() -> None:
     """What Linux alone has is missing on macOS: a module that names it at its top would end the front door there."""
-    done = ran([sys.executable, "-c", NOT_ON_MACOS, ROOT], timeout=300)
-    assert done.returncode == 0, done.stderr[-2000:]
+    done = well(ran([sys.executable, "-c", NOT_ON_MACOS, ROOT], timeout=300))
     assert int(done.stdout) > 160
 
 

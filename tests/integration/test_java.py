@@ -59,8 +59,8 @@ class Built:
         return run(argv, env=env, cwd=folder, error=None, timeout=300)
 
 
-def includes(home: Path) -> Sequence[Path]:
-    return [home / "include", home / "include/linux"]
+def includes() -> Sequence[Path]:
+    return [aar.jdk() / "include", aar.jdk() / "include/linux"]
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def made(name: str, folder: Path, jvm: tuple[str | Path, ...] = ()) -> Built:
     jar = folder / "classes.jar"
     jar.write_bytes(classes.jar)
     compilers = family("zig").ensure(target)
-    library = aar.build_native(target, compilers, sdk.path, classes.headers, folder, includes(aar.jdk()))
+    library = aar.build_native(target, compilers, sdk.path, classes.headers, folder, includes())
     return Built(sdk, classes, jar, library, jvm)
 
 
@@ -138,11 +138,9 @@ def test_a_native_function_that_does_not_fit_java_does_not_compile(
     assert old in text
     (tmp_path / "Native.java").write_text(text.replace(old, new), encoding="utf-8")
     run([aar.jdk() / "bin/javac", "-h", tmp_path / "h", "-d", tmp_path / "c", tmp_path / "Native.java"])
+    compilers = family("zig").ensure(get_target(TARGET))
     with pytest.raises(BuildError, match=aar.NATIVE):
-        aar.build_native(
-            get_target(TARGET), family("zig").ensure(get_target(TARGET)), built.sdk.path, tmp_path / "h", tmp_path,
-            includes(aar.jdk()),
-        )  # fmt: skip
+        aar.build_native(get_target(TARGET), compilers, built.sdk.path, tmp_path / "h", tmp_path, includes())
 
 
 def test_the_classes_use_nothing_that_android_7_lacks(built: Built) -> None:
@@ -158,7 +156,7 @@ def test_the_steps_of_an_aar(built: Built, dist: Path, monkeypatch: pytest.Monke
     """With this machine's compilers and C library in the place of the NDK's: what is packed is what was built here."""
     target = dataclasses.replace(get_target(TARGET), android_api="24")
     compilers = family("zig").ensure(target)
-    jni_h = tuple(word for path in includes(aar.jdk()) for word in ("-isystem", str(path)))
+    jni_h = tuple(word for path in includes() for word in ("-isystem", str(path)))
     ensure = SimpleNamespace(ensure=lambda _: dataclasses.replace(compilers, flags=jni_h))
     monkeypatch.setattr(aar, "targets_of", lambda names: [target])
     monkeypatch.setattr(aar, "require_ndk", lambda targets: None)

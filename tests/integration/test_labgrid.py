@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import re
@@ -26,14 +27,13 @@ from deploy.run.settings import Settings
 from deploy.virtual import machines as virtual
 from tests.faults import server, tiny
 from tests.faults.tiny import Tiny, small
-from tests.support.builds import arm
-from tests.support.deploying import Deploying, program
+from tests.support.deploying import Deploying
 from tests.support.devices import small_program
 from tests.support.lab import Lab, service
 from tests.support.processes import marked, ran
 from toolchains.targets import host_target
 
-__all__ = ["arm", "program", "small"]
+__all__ = ["small"]
 
 pytestmark = [pytest.mark.usefixtures("dist"), pytest.mark.virtual, pytest.mark.build, pytest.mark.export]
 
@@ -53,9 +53,8 @@ def pi() -> virtual.Endpoint:
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory, board: server.Device) -> Iterator[Lab]:
     resources = dict.fromkeys(("board", "spare"), service(board.port, server.USER))
-    running = Lab(tmp_path_factory.mktemp("lab"), resources)
-    yield running
-    running.close()
+    with contextlib.closing(Lab(tmp_path_factory.mktemp("lab"), resources)) as running:
+        yield running
 
 
 @pytest.fixture
@@ -206,9 +205,8 @@ def test_a_virtual_pi_in_a_lab(lab: Lab, pi: virtual.Endpoint, arm: Bundle, prog
         if (event.step, event.kind) == ("run", "start"):
             held.append(lab.holder("pi"))
 
-    result = deploy(
-        device, arm, program, Settings(num_executions=1, warmup=0, timeout=300), listeners=[listen]
-    )  # fmt: skip
+    settings = Settings(num_executions=1, warmup=0, timeout=300)
+    result = deploy(device, arm, program, settings, listeners=[listen])
     assert (result.device, result.facts.machine, result.verdict) == ("rack-pi", "aarch64", "agrees")
     assert held == [f"{socket.gethostname()}/{getpass.getuser()}"]
     assert lab.holder("pi") == ""

@@ -1,13 +1,10 @@
-"""Layers of the lean engine that it computes by ways of its own: half precision, and 3x3 windows by Winograd's method.
-
-Programs of 16 bits run on processors with and without such arithmetic; further architectures beside upstream's.
-Windows are those of any image, batch, padding and number of threads, with and without a cache.
-"""
+"""What the lean engine computes in ways of its own: half precision, and 3x3 windows; whole nets beside upstream's."""
 
 from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,9 +17,8 @@ from core.formats.program import load_program
 from deploy.run.compare import compare
 from models.export import export
 from models.zoo import PORTABLE, load_compared
-from tests.support.builds import lean
 from tests.support.graphs import Graph, call_of, changed, tensor
-from tests.support.processes import ran
+from tests.support.processes import ran, well
 from toolchains.bundle import builder
 from toolchains.compilers.libstdcxx import sysroot
 from toolchains.emulation import emulators
@@ -30,10 +26,9 @@ from toolchains.targets import get_target, host_target
 from verify.agree.look import look, native
 from verify.agree.programs import prepare, table
 
-__all__ = ["lean"]
-
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
 
+Compute = Callable[..., tuple[np.ndarray, dict[str, Any]]]
 MODELS = ("mlp", "conv", "matmul")
 CPUS = [
     ("linux-arm64", "cortex-a53", True),
@@ -43,20 +38,26 @@ CPUS = [
 """Target, processor, and whether half precision is computed in float32 there. On this machine: test_zoo.py."""
 
 
+def run(
+    runner: Sequence[str | Path], program: Path, inputs: Sequence[Path], prefix: Path, *words: str
+) -> dict[str, Any]:
+    """What a runner says; its outputs are in the files ``{prefix}0.npy`` and so on."""
+    given = f"--inputs={','.join(map(str, inputs))}"
+    argv = [*runner, f"--model_path={program}", given, f"--output_file={prefix}", "--json", *words]
+    said: dict[str, Any] = json.loads(well(ran(argv, timeout=120)).stdout)
+    return said
+
+
 @pytest.mark.parametrize(("target_name", "cpu", "instead"), CPUS)
 def test_half_precision_runs_everywhere(target_name: str, cpu: str, instead: bool, tmp_path: Path) -> None:
     target = get_target(target_name)
-    bundle = builder.build(target_name, "lean")
-    prefix = emulators.user_argv(target, cpu, None if emulators.is_native(target) else sysroot(target))
+    emulator = emulators.user_argv(target, cpu, None if emulators.is_native(target) else sysroot(target))
+    runner: list[str | Path] = [*emulator, builder.build(target_name, "lean").path / RUNNER]
     for model in MODELS:
         folder = export(model, "fp16")
         program = load_program(folder)
-        inputs = ",".join(str(folder / item.file) for item in program.inputs)
-        argv = [*prefix, str(bundle.path / RUNNER), f"--model_path={folder / program.file}", f"--inputs={inputs}"]
-        argv += ["--json", f"--output_file={tmp_path / model}", "--warmup=1", "--num_executions=1"]
-        done = ran(argv, timeout=120)
-        assert done.returncode == 0, done.stderr
-        result: dict[str, Any] = json.loads(done.stdout)
+        inputs = [folder / item.file for item in program.inputs]
+        result = run(runner, folder / program.file, inputs, tmp_path / model, "--warmup=1", "--num_executions=1")
         told = [(item["wanted"], item["used"]) for item in result.get("fallbacks", ())]
         assert told == ([("float16", "float32")] if instead else []), result.get("fallbacks")
         for index, item in enumerate(program.outputs):
@@ -80,16 +81,7 @@ def _in_bfloat16(graph: Graph, plan: Any) -> None:
             argument.scalar_type = type(argument.scalar_type).BFLOAT16
 
 
-def _run(program: Path, given: Path, prefix: Path) -> Path:
-    """Three times, with the same memory: the output."""
-    runner = builder.build("linux-x86_64", "lean").path / RUNNER
-    words = [f"--model_path={program}", f"--inputs={given}", f"--output_file={prefix}", "--num_executions=3"]
-    done = ran([str(runner), *words], timeout=60)
-    assert done.returncode == 0, done.stderr
-    return prefix.with_name(f"{prefix.name}0.npy")
-
-
-def test_a_layer_between_bfloat16_gives_the_rounded_numbers_of_float32(tmp_path: Path) -> None:
+def test_a_layer_between_bfloat16_gives_the_rounded_numbers_of_float32(lean_runner: Path, tmp_path: Path) -> None:
     """With 4-bit weights, which the pinned XNNPACK does not have: lean converts the tensors."""
     import torch
 
@@ -104,9 +96,10 @@ def test_a_layer_between_bfloat16_gives_the_rounded_numbers_of_float32(tmp_path:
     reference.save(tmp_path, "narrow", given)
     reference.save(tmp_path, "wide", given.float())
 
-    wide = np.load(_run(original, tmp_path / "wide.npy", tmp_path / "w"))
-    wanted = torch.from_numpy(wide).to(torch.bfloat16).view(torch.int16).numpy()
-    found = np.load(_run(narrow, tmp_path / "narrow.npy", tmp_path / "n"))
+    for program, name in ((original, "wide"), (narrow, "narrow")):  # three times, with the same memory
+        run([lean_runner], program, [tmp_path / f"{name}.npy"], tmp_path / name, "--num_executions=3")
+    wanted = torch.from_numpy(np.load(tmp_path / "wide0.npy")).to(torch.bfloat16).view(torch.int16).numpy()
+    found = np.load(tmp_path / "narrow0.npy")
     assert found.dtype.itemsize == 2
     np.testing.assert_array_equal(found.view(np.int16), wanted)
     assert np.any(wanted)
@@ -174,13 +167,16 @@ def program(net: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def run(lean: Bundle, program: Path, folder: Path, x: np.ndarray, *words: str) -> tuple[np.ndarray, dict[str, Any]]:
-    np.save(folder / "x.npy", x)
-    argv = [str(lean.path / RUNNER), f"--model_path={program}", f"--inputs={folder / 'x.npy'}", "--json"]
-    argv += [f"--output_file={folder / 'y'}", *words]
-    done = ran(argv, timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return np.load(folder / "y0.npy"), json.loads(done.stdout)
+@pytest.fixture
+def compute(lean_runner: Path, program: Path, tmp_path: Path) -> Compute:
+    """Gives the net's output for an image, and what the runner says."""
+
+    def call(x: np.ndarray, *words: str) -> tuple[np.ndarray, dict[str, Any]]:
+        np.save(tmp_path / "x.npy", x)
+        said = run([lean_runner], program, [tmp_path / "x.npy"], tmp_path / "y", *words)
+        return np.load(tmp_path / "y0.npy"), said
+
+    return call
 
 
 def layers(answer: dict[str, Any]) -> int:
@@ -188,38 +184,36 @@ def layers(answer: dict[str, Any]) -> int:
     return sum(use["kernel"].startswith("slipway_f32_winograd_2x2_3x3__") for use in answer["kernels"])
 
 
-def test_images_of_any_size(lean: Bundle, net: Any, program: Path, tmp_path: Path) -> None:
+def test_images_of_any_size(compute: Compute, net: Any) -> None:
     import torch
 
     double = copy.deepcopy(net).double()
     for number, shape in enumerate(SHAPES):
         x = np.random.default_rng(number).standard_normal(shape, np.float32)
         want = double(torch.from_numpy(x).double()).detach().numpy()
-        got, answer = run(lean, program, tmp_path, x, "--cpu_threads=1")
+        got, answer = compute(x, "--cpu_threads=1")
         np.testing.assert_allclose(got, want, 1e-5, 1e-5, err_msg=str(shape))
-        other, _ = run(lean, program, tmp_path, x, "--cpu_threads=3")
+        other, _ = compute(x, "--cpu_threads=3")
         assert np.array_equal(got, other), "any number of threads computes the same bits"
         if host_target().machine == "x86_64":
             assert layers(answer) == LAYERS
 
 
-def test_a_pixel_that_is_no_number_is_in_no_result_beyond_its_windows(
-    lean: Bundle, program: Path, tmp_path: Path
-) -> None:
+def test_a_pixel_that_is_no_number_is_in_no_result_beyond_its_windows(compute: Compute) -> None:
     x = np.random.default_rng(5).standard_normal(LARGEST, np.float32)
-    plain, _ = run(lean, program, tmp_path, x)
+    plain, _ = compute(x)
     x[1, :, 20, 10] = np.nan
-    odd, _ = run(lean, program, tmp_path, x)
+    odd, _ = compute(x)
     beyond = np.ones(plain.shape, bool)
     beyond[1, :, 16:25, 6:15] = False  # four windows of 3x3, one after the other
     assert np.array_equal(odd[beyond], plain[beyond])
 
 
-def test_a_cache_of_weights_keeps_transformed_ones(lean: Bundle, program: Path, tmp_path: Path) -> None:
+def test_a_cache_of_weights_keeps_transformed_ones(compute: Compute, tmp_path: Path) -> None:
     x = np.random.default_rng(7).standard_normal(LARGEST, np.float32)
-    plain, _ = run(lean, program, tmp_path, x)
+    plain, _ = compute(x)
     for state in ("made", "used"):
-        got, answer = run(lean, program, tmp_path, x, f"--weights_cache={tmp_path / 'weights'}")
+        got, answer = compute(x, f"--weights_cache={tmp_path / 'weights'}")
         assert answer["weights"]["cache"]["state"] == state
         assert np.array_equal(got, plain)
         if host_target().machine == "x86_64":

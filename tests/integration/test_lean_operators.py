@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from core.formats.bundle import Bundle
-from tests.support.builds import lean, named
-
-__all__ = ["lean"]
+from tests.support.builds import named
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
 

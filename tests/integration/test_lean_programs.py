@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,21 +10,13 @@ import numpy as np
 import pytest
 
 from core.formats.bundle import Bundle
-from models.lowering import shortcuts
-from tests.support.builds import lean, named
+from tests.support.builds import named
 from verify.agree.look import execute, native
 from verify.agree.programs import About, Compared
 
-__all__ = ["lean"]
-
-pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _hastened() -> Iterator[None]:
-    with shortcuts.in_torch(), shortcuts.in_lowering():
-        yield
-
+pytestmark = [
+    pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("hastened"),
+]  # fmt: skip
 
 NAMES = named("verify/sound/runtime.py", "PROGRAMS")
 EACH = named("verify/sound/table.py", "EACH")

@@ -19,14 +19,15 @@ from core.paths import ROOT
 from core.processes.commands import Done, run
 from models.export import export
 from tests.support import examples, language
-from tests.support.processes import ran
+from tests.support.builds import least
+from tests.support.processes import ran, well
 from toolchains.bundle import builder
 from toolchains.bundle.sdk import Sdk, build_sdk
 from toolchains.bundle.wheel import write_wheel
 from toolchains.compilers.families import family
 from toolchains.debian import packages as debian
-from toolchains.emulation import emulators, platforms
-from toolchains.targets import Target, get_target
+from toolchains.emulation import emulators
+from toolchains.targets import get_target
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
@@ -61,10 +62,10 @@ def configure(sdk: Sdk, source: Path, folder: Path, *words: str) -> Path:
     return examples.configure(folder / "source", folder / "build", sdk.toolchain_file, paths)
 
 
-def run_in(folder: Path, target: Target, program: Path, words: Sequence[str]) -> Done:
+def run_in(folder: Path, target: str, program: Path, words: Sequence[str]) -> Done:
     """Run a program on the target's least platform; ``{}/`` in its arguments stands for the folder of its files."""
-    platform = platforms.platform_for(target, platforms.cpus(target)[0])
-    if target.os != "windows":
+    platform = least(get_target(target))
+    if platform.target.os != "windows":
         return platform.run(program, [word.replace("{}", str(folder)) for word in words])
     # Wine shows the program its own folder.
     program = program.with_suffix(".exe")
@@ -74,7 +75,7 @@ def run_in(folder: Path, target: Target, program: Path, words: Sequence[str]) ->
 
 
 def works(folder: Path, target: str, program: Path, *words: str) -> str:
-    done = run_in(folder, get_target(target), program, words)
+    done = run_in(folder, target, program, words)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -102,10 +103,10 @@ def expected(target: str, folder: Path) -> bytes:
     bundle = builder.build(target, "lean")
     words = ["--model_path={}/model.pte", "--inputs={}/in.npy", "--output_file={}/out"]
     works(folder, target, bundle.path / runner_in(bundle.path), *words)
-    outputs: np.ndarray[tuple[int, ...], np.dtype[np.float32]] = np.load(folder / "out0.npy")
+    outputs = np.load(folder / "out0.npy")
     assert outputs.dtype == np.float32
     assert np.isfinite(outputs).all()
-    return outputs.tobytes()
+    return bytes(outputs.tobytes())
 
 
 def spoken(target: str, folder: Path) -> list[str]:
@@ -131,7 +132,7 @@ def test_the_language_examples_write_what_the_runner_writes(sdk: Sdk, built: Pat
             assert works(tmp_path, target, built / name, *words).split() == want, (name, program)
         (tmp_path / "wrong.txt").write_text("1 64", encoding="ascii")
         words = ["{}/speaker.pte", "{}/wrong.txt", "12"]
-        done = run_in(tmp_path, get_target(target), built / name, words)
+        done = run_in(tmp_path, target, built / name, words)
         assert (done.returncode, done.stdout, "Token 64 is outside" in done.stderr) == (6, "", True)
 
 
@@ -152,7 +153,7 @@ def test_the_examples_compute_what_the_runner_computes(sdk: Sdk, built: Path, tm
 
 def test_the_c_example_is_short_and_says_what_went_wrong(sdk: Sdk, built: Path, tmp_path: Path) -> None:
     assert len((EXAMPLES / "run_once.c").read_text(encoding="utf-8").splitlines()) <= 42
-    done = run_in(tmp_path, get_target(sdk.manifest.target), built / "run_once", ["{}/none.pte", "a", "b"])
+    done = run_in(tmp_path, sdk.manifest.target, built / "run_once", ["{}/none.pte", "a", "b"])
     assert done.returncode == 3
     assert re.search(r"none\.pte: (No such file|[Ff]ile not found)", done.stderr), done.stderr
 
@@ -222,7 +223,6 @@ def install_package(folder: Path) -> None:
     shutil.copy(build_sdk("linux-x86_64").path / "lib/libslipway.so.1", package)
 
 
-@pytest.mark.export
 @pytest.mark.filterwarnings("ignore")
 def test_an_input_whose_view_is_read_is_computed_from(tmp_path: Path) -> None:
     """The view has no instruction: it is a value in the memory planned for the input, which is given elsewhere."""
@@ -239,7 +239,6 @@ def test_an_input_whose_view_is_read_is_computed_from(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.load(tmp_path / "python.npy"), made.runs[0].results[0].numpy())
 
 
-@pytest.mark.export
 @pytest.mark.filterwarnings("ignore")
 def test_none_and_complex_numbers_go_in_and_come_out(tmp_path: Path) -> None:
     import torch
@@ -263,8 +262,7 @@ def test_the_wheel_in_a_fresh_environment(tmp_path: Path) -> None:
     run([python, "-I", "-m", "pip", *words, wheel])
     # A base of a virtual environment of a virtual environment is the outermost Python, which has no NumPy.
     script = f"import sys; sys.path.append({str(Path(np.__file__).parents[1])!r})\n{_SCRIPT}"
-    done = ran([python, "-c", script], cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = well(ran([python, "-c", script], cwd=tmp_path))
     assert (tmp_path / "wheel.bin").read_bytes() == want
     assert done.stdout.splitlines() == SAID
     said = spoken("linux-x86_64", tmp_path)
@@ -298,8 +296,7 @@ def test_the_wheels_of_other_processors_compute_the_same(tmp_path: Path) -> None
         # -B: the tree of Debian's packages is shared, and stays as it was unpacked.
         script = f"import sys; sys.path.insert(0, 'site')\n{_SCRIPT}"
         argv: list[str | Path] = [*qemu, root / "usr/bin/python3.11", "-I", "-B", "-c", script]
-        done = ran(argv, cwd=folder)
-        assert done.returncode == 0, done.stderr
+        done = well(ran(argv, cwd=folder))
         assert (folder / "wheel.bin").read_bytes() == want, name
         assert done.stdout.splitlines() == SAID
         said, words = spoken(name, folder), ["speaker.pte", "ids.txt", "12"]
@@ -317,16 +314,12 @@ def test_auditwheel_confirms_the_tags(name: str, platform: str) -> None:
     """It reads the libraries in a wheel, and names the oldest systems that load them: not newer ones than the tag."""
     wheel = write_wheel(build_sdk(name, shared=True))
     assert wheel.stem.endswith(f"-{platform}")
-    said = " ".join(audit("show", str(wheel)).split())
+    said = " ".join(run([sys.executable, "-m", "auditwheel", "show", wheel]).stdout.split())
     found = re.search(r'is consistent with the following platform tag: "manylinux_2_(\d+)_(\w+)"', said)
     assert found, said
     assert int(found[1]) <= 28, said
     # It takes every hard-float library of 32-bit Arm for ARMv7's.
     assert found[2] == platform.replace("linux_armv6l", "manylinux_2_28_armv7l").removeprefix("manylinux_2_28_")
-
-
-def audit(*words: str) -> str:
-    return run([sys.executable, "-m", "auditwheel", *words]).stdout
 
 
 def test_the_package_has_types(tmp_path: Path) -> None:

@@ -55,14 +55,9 @@ def start(tmp_path: Path, name: str) -> Start:
         argv = [str(ROOT / "inv"), "matrix", "--name", name, "--devices", "bench,board", "--only", ONLY, *words]
         env = {**os.environ, "SLIPWAY_DEVICES_FILE": str(inventory)}
         return subprocess.Popen(
-            argv,
-            cwd=tmp_path,
-            env=env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            argv, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             start_new_session=True,
-        )
+        )  # fmt: skip
 
     return call
 

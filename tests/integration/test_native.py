@@ -8,10 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -22,10 +19,11 @@ from core.errors import BuildError
 from core.files import locked
 from core.formats.bundle import MANIFEST, SBOM, Native
 from core.paths import ROOT, cache_dir
-from tests.support.processes import descendants, gone, marked, ran
+from tests.support.processes import descendants, gone, marked, ran, wait_for, well
 from toolchains.bundle import conan, conan_packages, native
 from toolchains.debian import packages as debian
 from toolchains.targets import get_target
+from verify.suite import shared
 
 pytestmark = pytest.mark.build
 
@@ -34,15 +32,9 @@ LIBRARIES = {"libXNNPACK.a", "libmicrokernels-prod.a", "libpthreadpool.a", "libc
 HEADERS = {"xnnpack.h", "pthreadpool.h", "cpuinfo.h", "fxdiv.h", "flatbuffers/flatbuffers.h"}
 
 
-def problems(document: dict[str, Any]) -> str:
-    """What CycloneDX's own schema has against the document; empty when nothing."""
-    found = JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(document))
-    return str(found or "")
-
-
 @pytest.fixture(scope="module", params=["linux-x86_64", "linux-arm64"])
-def built(request: pytest.FixtureRequest, native_packages: Callable[[str], Native]) -> Native:
-    return native_packages(request.param)
+def built(request: pytest.FixtureRequest) -> Native:
+    return shared.native(request.param)
 
 
 def test_everything_is_there_and_said(built: Native) -> None:
@@ -62,9 +54,9 @@ def test_everything_is_there_and_said(built: Native) -> None:
 
 
 def test_the_bill_of_materials_is_valid_and_complete(built: Native) -> None:
-    document = json.loads((built.path / SBOM).read_text(encoding="utf-8"))
-    assert problems(document) == ""
-    components = {item["name"]: item for item in document["components"]}
+    text = (built.path / SBOM).read_text(encoding="utf-8")
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None, "CycloneDX's own schema"
+    components = {item["name"]: item for item in json.loads(text)["components"]}
     for package in built.manifest.packages:
         name, _, version = package.partition("/")
         component = components[name]
@@ -79,8 +71,8 @@ def test_the_bill_of_materials_is_valid_and_complete(built: Native) -> None:
             assert components[entry.path]["hashes"] == [{"alg": "SHA-256", "content": entry.sha256}]
 
 
-def test_ctrl_c_leaves_nothing_behind(native_packages: Callable[[str], Native], dist: Path, tmp_path: Path) -> None:
-    native_packages("linux-x86_64")
+def test_ctrl_c_leaves_nothing_behind(dist: Path, tmp_path: Path) -> None:
+    shared.native("linux-x86_64")
     code = "from toolchains.bundle.native import build_native; build_native('linux-x86_64', force=True)"
     child = subprocess.Popen(
         [sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True,
@@ -90,9 +82,7 @@ def test_ctrl_c_leaves_nothing_behind(native_packages: Callable[[str], Native], 
     assert any(line.strip() == "xnnpack/cci.20241108" for line in child.stderr)
     # Other tests build there, too; what this child starts has its environment.
     builds, own = str(conan.home() / "p" / "b"), f"TMPDIR={tmp_path}"
-    while not marked(builds, own):
-        assert child.poll() is None, child.communicate()
-        time.sleep(0.02)
+    wait_for(lambda: marked(builds, own), 900, child)
     begun = set(marked(builds)) & descendants(child.pid)  # all its own, whatever their environment
     assert begun
     child.send_signal(signal.SIGINT)
@@ -111,11 +101,9 @@ def test_the_committed_lockfile_is_true() -> None:
     assert conan_packages.LOCKED.read_text(encoding="utf-8") == conan_packages.current()
 
 
-def test_packages_made_elsewhere_serve_here(
-    native_packages: Callable[[str], Native], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_packages_made_elsewhere_serve_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another machine keeps its cache elsewhere and makes compilers of its own: the packages' identity is the same."""
-    native_packages("linux-x86_64")
+    shared.native("linux-x86_64")
     log, saved, here = tmp_path / "log", tmp_path / "packages.tgz", cache_dir()
     cpuinfo = "cpuinfo/cci.20250905"
     with locked(conan.LOCK):
@@ -138,15 +126,13 @@ def test_packages_made_elsewhere_serve_here(
 
 def offline(*words: str, cwd: Path = ROOT) -> str:
     """Run a command in a network namespace without interfaces; what it says."""
-    argv = ["unshare", "--map-root-user", "--net", *words]
-    done = ran(argv, cwd=cwd, env=conan._environment())
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = well(ran(["unshare", "--map-root-user", "--net", *words], cwd=cwd, env=conan._environment()))
     return done.stdout + done.stderr
 
 
-def test_configuring_and_building_reach_no_network(native_packages: Callable[[str], Native], tmp_path: Path) -> None:
+def test_configuring_and_building_reach_no_network(tmp_path: Path) -> None:
     """Sources are there; without any network a package is made of them, and XNNPACK is configured."""
-    native_packages("linux-x86_64")
+    shared.native("linux-x86_64")
     log, recipe = tmp_path / "log", tmp_path / "xnnpack"
     (pins,) = yaml.safe_load((XNNPACK / "conandata.yml").read_text(encoding="utf-8"))["sources"].values()
     shutil.copytree(XNNPACK, recipe)

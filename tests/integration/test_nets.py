@@ -1,7 +1,4 @@
-"""Nets of other projects, exported and measured on both engines, and on two other runtimes.
-
-A net of torch itself: CI does not install the packages of the others, which takes longer than all of this.
-"""
+"""Nets of other projects, exported and measured; CI has one of torch itself, whose package is there."""
 
 from __future__ import annotations
 
@@ -15,6 +12,7 @@ from core import environment
 from core.formats.bundle import Bundle
 from core.formats.program import load_program
 from tests.conftest import Inv
+from tests.support.processes import well
 from verify.bench import nets
 from verify.bench.measuring import THREADS, sweep
 from verify.bench.nets import Exported, choose, export, folder_of
@@ -22,17 +20,8 @@ from verify.bench.nets import Exported, choose, export, folder_of
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
 
-@pytest.fixture(scope="module")
-def bundles() -> tuple[Bundle, Bundle]:
-    """This machine's own: lean, and upstream's engine."""
-    from toolchains.bundle.builder import build
-    from toolchains.targets import host_target
-
-    return build(host_target().name, "lean"), build(host_target().name, "executorch")
-
-
 def test_a_net_is_exported_measured_and_shown(
-    bundles: tuple[Bundle, Bundle], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lean: Bundle, bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLIPWAY_DIST", str(tmp_path / "dist"))
     monkeypatch.setattr(environment, "apart", lambda name: tmp_path / name)
@@ -48,7 +37,7 @@ def test_a_net_is_exported_measured_and_shown(
     model, reference = (numpy.load(folder / f"{name}0.npy") for name in ("float", "output"))
     assert model.shape == reference.shape == (1, 64, 256)
     assert float(numpy.abs(model - reference).max()) < 1e-4
-    seen = sweep("nets", [nets.subject(program, *bundles)], [], 1)[program.name]
+    seen = sweep("nets", [nets.subject(program, lean, bundle)], [], 1)[program.name]
     assert list(seen.figures) == ["lean", nets.CACHED, "executorch"]
     for one in seen.figures.values():
         assert (one.error, tuple(one.p50_ms)) == ("", THREADS)
@@ -61,8 +50,7 @@ def test_a_net_is_exported_measured_and_shown(
 def test_nets_are_converted_for_other_runtimes_measured_and_compared(inv: Inv, tmp_path: Path) -> None:
     words = ("--only", "ds_cnn,lstm fp32", "--runtimes", "onnxruntime,ncnn", "--runs", "1", "--json")
     done = inv("self.bench", "--what", "peers", *words, timeout=3600, env={"SLIPWAY_DIST": str(tmp_path / "dist")})
-    assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout)["rows"]
+    rows = json.loads(well(done).stdout)["rows"]
     assert list(rows) == ["ds_cnn fp32", "ds_cnn qs8", "lstm fp32"]
     for name, row in rows.items():
         assert list(row["figures"]) == ["lean", "onnxruntime", "ncnn"]

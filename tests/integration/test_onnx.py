@@ -1,7 +1,4 @@
-"""From export to checked result: .onnx programs of the zoo and of one's own.
-
-What is refused before an upload: tests/unit/test_deploy_inputs.py and test_onnx_reference.py, and test_onnxruntime.py.
-"""
+"""From export to checked result: .onnx programs of the zoo and of one's own. Refusals: test_onnxruntime.py."""
 
 from __future__ import annotations
 
@@ -12,20 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy
-import numpy as np
 import pytest
 
 from core.environment import ensure_onnx
 from core.errors import ProgramError
 from tests.conftest import Inv
+from tests.support.processes import well
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
 
 def _deploy(inv: Inv, *words: str) -> dict[str, Any]:
-    done = inv("deploy", *words, "--json", timeout=1200)
-    assert done.returncode == 0, done.stdout + done.stderr
-    result: dict[str, Any] = json.loads(done.stdout)
+    result: dict[str, Any] = json.loads(well(inv("deploy", *words, "--json", timeout=1200)).stdout)
     return result
 
 
@@ -63,12 +58,11 @@ def mine(inv: Inv, tmp_path: Path) -> Path:
 
 def _a_weight_of_its_own(model: Any) -> None:
     """Change the first weights a little and otherwise than ever before, so that no store has them already."""
-    import numpy as np
     from onnx import numpy_helper
 
     first = max(model.graph.initializer, key=lambda each: len(each.raw_data))
     values = numpy_helper.to_array(first).copy()
-    values.flat[0] += np.float32(0.001 + random.random() / 1000)  # noqa: S311 - not a secret
+    values.flat[0] += numpy.float32(0.001 + random.random() / 1000)  # noqa: S311 - not a secret
     first.CopyFrom(numpy_helper.from_array(values, first.name))
 
 
@@ -113,9 +107,6 @@ def test_rows_that_are_not_fixed_are_computed_rightly(inv: Inv, tmp_path: Path) 
         assert result["verdict"] in ("identical", "agrees")
         assert result["outputs"][0]["shape"] == [7, 24]
         assert said in " ".join(result["runner"]["placement"]["hints"])
-
-
-# --- what an export adds to a graph, and what this machine's ONNX Runtime computes with a file of the user's
 
 
 def test_a_gemm_without_a_bias_gets_one_of_zeros() -> None:
@@ -201,6 +192,6 @@ def test_the_rules_hold_at_their_limits(tmp_path: Path) -> None:
 def _near(run: Run, cpu: Run, limit: float) -> bool:
     """Whether a model ran and gave what the CPU provider gave."""
     return not run.failure and all(
-        got.shape == want.shape and float(np.abs(got.astype(np.float64) - want.astype(np.float64)).max()) <= limit
+        got.shape == want.shape and float(numpy.abs(got.astype(float) - want.astype(float)).max()) <= limit
         for got, want in zip(run.outputs, cpu.outputs, strict=True)
     )

@@ -17,7 +17,7 @@ import pytest
 from core.environment import ensure_onnx
 from core.formats.bundle import REAL_RUNNER, RUNNER, Bundle
 from core.paths import ROOT
-from tests.support.processes import ran
+from tests.support.processes import ran, well
 from toolchains.bundle.builder import build
 from toolchains.compilers.libstdcxx import sysroot
 from toolchains.debian import packages as debian
@@ -98,13 +98,8 @@ def test_both_providers_agree_with_each_other_and_with_the_published_runtime(
     given = model.with_suffix(".npy")
     found = {}
     for provider in ("xnnpack", "cpu"):
-        words = (
-            f"--model_path={model}",
-            f"--inputs={given}",
-            f"--output_file={tmp_path / provider}",
-            "--cpu_threads=1",
-        )
-        outcome = runner(*words, f"--provider={provider}", "--num_executions=2")
+        files = (f"--model_path={model}", f"--inputs={given}", f"--output_file={tmp_path / provider}")
+        outcome = runner(*files, f"--provider={provider}", "--cpu_threads=1", "--num_executions=2")
         assert outcome.code == 0, outcome
         assert outcome.stderr == ""
         found[provider] = np.load(tmp_path / f"{provider}0.npy")
@@ -161,10 +156,8 @@ def test_so_are_those_of_the_reference(large: tuple[Path, float], tmp_path: Path
         "inputs": [str(file.with_suffix(".npy"))],
     }  # fmt: skip
     emulator = emulators.user_argv(get_target("linux-x86_64"), "Haswell")
-    done = subprocess.run(
-        [*emulator, sys.executable, "-m", "models.onnx.host"], input=json.dumps(request) + "\n",
-        check=True, capture_output=True, text=True, timeout=300, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    argv = [*emulator, sys.executable, "-m", "models.onnx.host"]
+    done = well(ran(argv, input=json.dumps(request) + "\n", timeout=300, cwd=ROOT))
     assert "error" not in json.loads(done.stdout), done.stdout
     np.testing.assert_allclose(np.load(tmp_path / "output0.npy"), np.full((1, 8), exact), rtol=1e-6)
 
@@ -199,15 +192,9 @@ def test_ort_models_run_on_xnnpack_too(host: Runner, model: Path, tmp_path: Path
     file = tmp_path / "small.ort"
     described = host(f"--model_path={file}", "--describe")
     assert described.said["program"]["opsets"]["ai.onnx"] == 17
-    assert described.said["methods"][0]["inputs"] == [
-        {
-            "dtype": "float32",
-            "shape": [1, 3, 8, 8],
-            "kind": "tensor",
-            "dynamism": "static",
-            "ranges": [[1, 1], [3, 3], [8, 8], [8, 8]],
-        }
-    ]
+    sizes = {"shape": [1, 3, 8, 8], "ranges": [[1, 1], [3, 3], [8, 8], [8, 8]]}
+    (given,) = described.said["methods"][0]["inputs"]
+    assert given == {"dtype": "float32", "kind": "tensor", "dynamism": "static", **sizes}
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     both = [host(f"--model_path={path}", "--cpu_threads=1", TMPDIR=str(scratch)) for path in (file, model)]

@@ -1,7 +1,6 @@
 """Other servers and tools behind SSH: a Mac, as far as it can be had here, and the real dropbear with BusyBox alone.
 
-The Mac: a real SSH server, bash as sh, and tools that act like BSD's. Programs for macOS cannot run here; Slipway's own
-scripts do, and a "runner" that is a script. Dropbear takes short commands.
+The Mac: a real SSH server, bash as sh, tools that act like BSD's, and a "runner" that is a script.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from deploy.store.store import Blob, Store
 from deploy.transport.deadline import Deadline
 from tests.faults import server, tiny
 from tests.support.deploying import Deploying
-from tests.support.processes import gone, marked
+from tests.support.processes import gone, marked, ran, well
 from tests.support.userlands import bsd, userland
 from toolchains.debian import packages as debian
 from toolchains.debian.tree import own_loader_argv
@@ -108,12 +107,10 @@ def dropbear(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Device]:
     tree = debian.tree("trixie", "amd64", ["dropbear-bin"], closure=True, name="test-dropbear")
     busybox = userland("busybox", folder / "bin")
     keygen = own_loader_argv(tree, "usr/bin/dropbearkey")
-    subprocess.run([*keygen, "-t", "ed25519", "-f", str(folder / "host")], check=True, capture_output=True)
-    shown = subprocess.run(
-        [*keygen, "-y", "-f", str(folder / "host")], check=True, capture_output=True, text=True
-    ).stdout  # fmt: skip
+    well(ran([*keygen, "-t", "ed25519", "-f", folder / "host"]))
+    shown = well(ran([*keygen, "-y", "-f", folder / "host"])).stdout
     host_key = next(line for line in shown.splitlines() if line.startswith("ssh-ed25519 "))
-    _client_key(folder / "id")
+    well(ran(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "id"]))
     keys = Path(tempfile.mkdtemp(prefix="dropbear-test-", dir=_private()))
     (keys / "authorized_keys").write_text((folder / "id.pub").read_text())
     (keys / "authorized_keys").chmod(0o600)
@@ -163,15 +160,6 @@ def _private() -> Path:
         if not any(above.stat().st_mode & 0o022 for above in (folder, *folder.parents)):
             return folder
     raise AssertionError("the home folder is open to others")
-
-
-def _client_key(file: Path) -> None:
-    import asyncssh
-
-    key = asyncssh.generate_private_key("ssh-ed25519")
-    file.write_bytes(key.export_private_key("openssh"))
-    file.chmod(0o600)
-    file.with_suffix(".pub").write_bytes(key.export_public_key("openssh"))
 
 
 def test_a_whole_deploy_to_a_router(dropbear: Device, tmp_path: Path, dist: Path) -> None:

@@ -10,14 +10,14 @@ import pytest
 
 from core.errors import BuildError
 from tests.conftest import Inv
+from tests.support.processes import well
 from verify import site as pages
 
 
 @pytest.fixture(scope="module")
 def site(inv: Inv, tmp_path_factory: pytest.TempPathFactory) -> Path:
     dist = tmp_path_factory.mktemp("dist")
-    done = inv("self.docs", env={"SLIPWAY_DIST": str(dist)})
-    assert done.returncode == 0, done.stderr
+    done = well(inv("self.docs", env={"SLIPWAY_DIST": str(dist)}))
     assert f"{len(pages.pages()) + 1} pages" in done.stdout
     return dist / "site"
 

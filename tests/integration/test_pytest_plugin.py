@@ -18,14 +18,11 @@ EXAMPLE = ROOT / "tests" / "fixtures" / "device_tests"
 MODEL = "test_the_model_gives_the_same_numbers_everywhere"
 
 
-def run(folder: Path, *words: str, dist: Path | None = None) -> tuple[int, dict[str, str], str]:
+def run(folder: Path, *words: str) -> tuple[int, dict[str, str], str]:
     report = folder / "report.xml"
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "-p no:cacheprovider -p no:labgrid"}
-    done = ran(
-        [sys.executable, "-m", "pytest", "-q", "-rs", f"--junitxml={report}", str(EXAMPLE), *words],
-        cwd=folder,
-        env=environment,
-    )
+    argv = [sys.executable, "-m", "pytest", "-q", "-rs", f"--junitxml={report}", str(EXAMPLE), *words]
+    done = ran(argv, cwd=folder, env=environment)
     outcomes: dict[str, str] = {}
     if report.is_file():
         for case in ET.parse(report).getroot().iter("testcase"):  # noqa: S314 - pytest wrote it, just now

@@ -13,6 +13,7 @@ from core.paths import ROOT
 from tests.conftest import Inv
 from tests.support import consoles
 from tests.support.builds import lend_bundle, lend_native, lend_program, warm
+from tests.support.processes import well
 
 RUNNING_NOW = "./inv test"
 """The one command not run here: it is the one that runs this test (.ci/run calls nothing else)."""
@@ -49,11 +50,7 @@ def test_there_are_two_commands_for_a_newcomer() -> None:
 def own_folders(
     request: pytest.FixtureRequest, inv: Inv, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, str]]:
-    """Virtual devices and a ``dist/`` of this file's own: the docs stop a device and export with other options.
-
-    What takes longest to make is there already. The bundle of linux-x86_64 and every smaller program are not: the
-    commands make them.
-    """
+    """Devices and a ``dist/`` of this file's own, for commands that stop a device; with what takes longest to make."""
     dist = tmp_path_factory.mktemp("dist")
     lend_bundle(dist, "linux-arm64")
     here = (item for item in request.session.items if item.path == Path(__file__))
@@ -86,6 +83,5 @@ def test_documented_command(inv: Inv, own_folders: dict[str, str], command: str)
         key, value = words.pop(0).split("=", 1)
         env[key] = value
     assert words[0] == "./inv", "only ./inv is documented: what else would a newcomer have?"
-    done = inv(*words[1:], env=env)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = well(inv(*words[1:], env=env))
     assert "Traceback" not in done.stderr

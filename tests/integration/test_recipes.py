@@ -7,15 +7,14 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from core.files import locked
-from core.formats.bundle import Native
 from core.paths import ROOT
-from tests.support.processes import ran
+from tests.support.processes import ran, well
 from toolchains.bundle import conan as bundled
 from toolchains.bundle import conan_packages
 from toolchains.compilers.libstdcxx import sysroot
@@ -23,6 +22,7 @@ from toolchains.debian import fetch_source
 from toolchains.debian import packages as debian
 from toolchains.emulation import emulators
 from toolchains.targets import get_target
+from verify.suite import shared
 
 pytestmark = pytest.mark.build
 
@@ -59,14 +59,14 @@ def create(name: str, version: str, target_name: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("reference", SAID)
-def test_it_does_what_it_is_for(reference: str, native_packages: Callable[[str], Native], tmp_path: Path) -> None:
-    native_packages("linux-x86_64")
+def test_it_does_what_it_is_for(reference: str, tmp_path: Path) -> None:
+    shared.native("linux-x86_64")
     said = run_test_package(reference, "linux-x86_64", tmp_path)
     assert any(line.startswith(SAID[reference]) for line in said.splitlines())
 
 
-def test_kleidiai_quantizes_on_an_emulated_cpu(native_packages: Callable[[str], Native], tmp_path: Path) -> None:
-    native_packages("linux-arm64")
+def test_kleidiai_quantizes_on_an_emulated_cpu(tmp_path: Path) -> None:
+    shared.native("linux-arm64")
     run_test_package("kleidiai/1.32.0", "linux-arm64", tmp_path)
     (program,) = (file for file in tmp_path.rglob("test_package") if file.is_file())
     target = get_target("linux-arm64")
@@ -117,8 +117,7 @@ class Conan:
 
     def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
         env = {**os.environ, "CONAN_HOME": str(self.folder / "home"), "NO_COLOR": "1"}
-        argv = [sys.executable, "-m", "conans.conan", *words]
-        return ran(argv, env=env)
+        return ran([sys.executable, "-m", "conans.conan", *words], env=env)
 
     def create(self, *confs: str) -> subprocess.CompletedProcess[str]:
         """``conan create`` of the recipe; everything it says is in stderr."""
@@ -134,8 +133,7 @@ class Conan:
 
 
 def package(done: subprocess.CompletedProcess[str]) -> Path:
-    assert done.returncode == 0, done.stderr
-    nodes = json.loads(done.stdout)["graph"]["nodes"].values()
+    nodes = json.loads(well(done).stdout)["graph"]["nodes"].values()
     return Path(next(node["package_folder"] for node in nodes if node["name"] == "fxdiv"))
 
 
@@ -146,8 +144,7 @@ def record(folder: Path) -> dict[str, str]:
 
 def git(folder: Path, *words: str) -> str:
     identity = ["-c", "user.name=Test", "-c", "user.email=test@example.org", "-c", "init.defaultBranch=main"]
-    done = subprocess.run(["git", *identity, "-C", str(folder), *words], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+    return well(ran(["git", *identity, "-C", folder, *words])).stdout.strip()
 
 
 @pytest.fixture
@@ -243,7 +240,7 @@ def test_only_a_rebuild_takes_the_place_of_a_pinned_package(conan: Conan, reposi
     )
     (root / "DEBIAN" / "control").write_text(control, encoding="utf-8")
     shutil.copytree(repository, root / "fxdiv", ignore=shutil.ignore_patterns(".git"))
-    subprocess.run(["dpkg-deb", "--build", root, tmp_path / "built.deb"], check=True, capture_output=True)
+    well(ran(["dpkg-deb", "--build", root, tmp_path / "built.deb"]))
     pins = {"suite": "forky", "package": "fxdiv", "file": "fxdiv_1.0-2+deb13u1_all.deb", "sha256": "0" * 64}
     data = conan.recipe / "conandata.yml"
     data.write_text(json.dumps({"sources": {VERSION: {"debian": pins}}}), encoding="utf-8")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from core.formats.bundle import REAL_RUNNER
-from tests.support.processes import ran
+from tests.support.processes import ran, well
 from toolchains.bundle import builder
 from toolchains.compilers.libstdcxx import sysroot
 from toolchains.emulation import emulators
@@ -34,10 +35,18 @@ AVX512 = {
 """Features by the names of ``/proc/cpuinfo``, and what kernels that need them have in their names."""
 
 
-def environment(native: bool) -> dict[str, str]:
-    """What the C++ tests start with: under an emulator, limits on memory are not kept, and they must know."""
-    emulated = {} if native else {"SLIPWAY_TESTS_EMULATED": "1"}
-    return {**os.environ, **emulated}
+def said(argv: Sequence[str | Path], emulated: bool = False, **variables: str) -> str:
+    """What C++ tests say that all pass. Under an emulator limits on memory are not kept, and they must know."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("LD_")}
+    env |= {"SLIPWAY_TESTS_NAMES": "1", **variables, **({"SLIPWAY_TESTS_EMULATED": "1"} if emulated else {})}
+    return well(ran(argv, env=env, timeout=900)).stdout
+
+
+def passed(argv: Sequence[str | Path], emulated: bool = False) -> int:
+    """The number of tests, which all pass."""
+    found = PASSED.search(summary := said(argv, emulated))
+    assert found, summary[-3000:]
+    return int(found[1])
 
 
 @pytest.mark.parametrize("target_name", ["linux-x86_64", "linux-arm64"])
@@ -47,30 +56,21 @@ def test_the_cpp_tests_pass(target_name: str) -> None:
     native = emulators.is_native(target)
     for cpu in ("",) if native else ("cortex-a53", "cortex-a76"):
         prefix = [] if native else emulators.user_argv(target, cpu, sysroot(target))
-        env = {name: value for name, value in environment(native).items() if not name.startswith("LD_")}
-        done = ran([*prefix, program], env=env, timeout=600)
-        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-        found = PASSED.search(done.stdout)
-        assert found
-        assert int(found[1]) > 50
+        assert passed([*prefix, program], not native) > 50
 
 
 def test_the_cpp_tests_pass_with_lean() -> None:
     """Those of the engine itself: what it knows of delegates' graphs, against XNNPACK."""
     program, tails = compiled(get_target("linux-x86_64"), "lean", TESTS, "tail_tests")
-    done = ran([program], timeout=600)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    found = PASSED.search(done.stdout)
-    assert found
-    assert int(found[1]) > 55
-    said = run_tails([tails])
-    assert layers(said) > 28000
+    assert passed([program]) > 55
+    all_of_them = said([tails])
+    assert layers(all_of_them) > 28000
     for without in LESSER:
-        lesser = run_tails([tails], SLIPWAY_TESTS_TAILS="9", SLIPWAY_TESTS_WITHOUT=without)
-        assert layers(lesser) > 3000
-        said += lesser
+        lesser = said([tails], SLIPWAY_TESTS_TAILS="9", SLIPWAY_TESTS_WITHOUT=without)
+        assert layers(lesser) > 3000, without
+        all_of_them += lesser
     here = {*Path("/proc/cpuinfo").read_text(encoding="utf-8").split()}
-    assert [name for feature, name in AVX512.items() if feature in here and f"__{name}" not in said] == []
+    assert [name for feature, name in AVX512.items() if feature in here and f"__{name}" not in all_of_them] == []
 
 
 def test_no_tail_is_wrong_on_arm() -> None:
@@ -79,21 +79,12 @@ def test_no_tail_is_wrong_on_arm() -> None:
     (program,) = compiled(target, "lean", "tail_tests")
     for cpu in ("cortex-a53", "max"):
         argv: list[str | Path] = [*emulators.user_argv(target, cpu, sysroot(target)), program]
-        assert layers(run_tails(argv, SLIPWAY_TESTS_TAILS="40", SLIPWAY_TESTS_EMULATED="1")) > 700
+        assert layers(said(argv, emulated=True, SLIPWAY_TESTS_TAILS="40")) > 700
 
 
-def run_tails(argv: list[str | Path], **variables: str) -> str:
-    """What they say: all layers that they computed are right."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith("LD_")}
-    env |= {"SLIPWAY_TESTS_NAMES": "1", **variables}
-    done = ran(argv, env=env, timeout=600)
-    assert done.returncode == 0, f"{variables}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
-    return done.stdout
-
-
-def layers(said: str) -> int:
+def layers(summary: str) -> int:
     """The number of layers that were computed."""
-    return sum(int(count) for count in LAYERS.findall(said))
+    return sum(int(count) for count in LAYERS.findall(summary))
 
 
 @pytest.mark.parametrize(("target_name", "cpu"), [("linux-x86_64", ""), ("linux-armv7", "cortex-a7")])
@@ -102,12 +93,5 @@ def test_the_cpp_tests_pass_with_onnxruntime(target_name: str, cpu: str) -> None
     target = get_target(target_name)
     bundle = builder.build(target_name, engine="onnxruntime")
     (program,) = compiled(target, "onnxruntime", TESTS)
-    native = emulators.is_native(target)
-    prefix = [] if native else emulators.user_argv(target, cpu)
     loader = [str(program) if word.endswith(REAL_RUNNER) else word for word in bundle.emulated_argv]
-    env = environment(native)
-    done = ran([*prefix, *loader], env=env, timeout=900)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    found = PASSED.search(done.stdout)
-    assert found
-    assert int(found[1]) > 50
+    assert passed([*emulators.user_argv(target, cpu), *loader], not emulators.is_native(target)) > 50

@@ -20,6 +20,7 @@ from models.samples import taking
 from models.samples.taking import Taken, take
 from models.zoo import trained
 from tests.conftest import Inv
+from tests.support.processes import well
 
 pytestmark = pytest.mark.export
 
@@ -147,9 +148,7 @@ def test_a_labelled_file(inv: Inv, tmp_path: Path) -> None:
     )
     words = ["--model", "mlp", "--schemes", "fp32,fp16,qd8_qb4w", "--engines", "lean", "--json"]
     words += ["--num-executions", "5", "--samples", str(tmp_path / "rows.npz")]
-    done = inv("compare", *words, "--metric", f"{tmp_path / 'own.py'}:count")
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads(done.stdout)
+    found = json.loads(well(inv("compare", *words, "--metric", f"{tmp_path / 'own.py'}:count")).stdout)
     assert (found["samples"], found["of"], found["by"]) == (2, 2, "metric")
     assert found["reference"] == {"cosine": 1.0, "psnr": "Infinity", "top1": 0.9, "top5": 1.0, "metric": 10.1}
     exact, half, coarse = found["rows"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import zipfile
 from pathlib import Path
 
@@ -15,13 +14,15 @@ from core.errors import BuildError, HostError
 from core.files import locked
 from core.paths import ROOT, cache_dir
 from tests.support import examples
-from tests.support.processes import ran
+from tests.support.builds import least
+from tests.support.processes import ran, well
 from toolchains import tools
 from toolchains.bundle import conan, conan_packages
 from toolchains.compilers.families import family
-from toolchains.compilers.libstdcxx import sysroot
 from toolchains.emulation import emulators
 from toolchains.targets import Target, get_target, host_target
+
+from .test_recipes import run_test_package
 
 pytestmark = pytest.mark.build
 
@@ -63,13 +64,11 @@ def compile_consumer(sdk: tuple[Target, Path], folder: Path, cxx: str, *, link: 
         words.append(f"-DLINK={link}")
     building: list[str | Path] = [tools.program("cmake"), "--build", folder]
     for argv in (words, building):
-        done = ran(argv)
-        assert done.returncode == 0, done.stdout + done.stderr
+        well(ran(argv))
 
 
 def registered(target: Target, program: Path) -> list[str]:
-    root = None if emulators.is_native(target) else sysroot(target)
-    done = ran([*emulators.user_argv(target, sysroot=root), program])
+    done = least(target).run(program, [])
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -108,19 +107,14 @@ def test_a_consumer_with_the_systems_own_compilers(tmp_path: Path) -> None:
         assert "backend XnnpackBackend" in registered(target, tmp_path / compiler / "app")
 
 
-def configure(package: Path, folder: Path, line: str) -> subprocess.CompletedProcess[str]:
-    """Configure a project of no language that has this line, and prints what find_package found."""
-    text = f"cmake_minimum_required(VERSION 3.19)\nproject(v NONE)\n{line}\n"
-    (folder / "CMakeLists.txt").write_text(text + 'message(STATUS "FOUND=${executorch_FOUND}")\n', encoding="utf-8")
-    ninja = f"-DCMAKE_MAKE_PROGRAM={tools.program('ninja')}"
-    argv = [tools.program("cmake"), "-S", str(folder), "-B", str(folder / "b"), "-G", "Ninja", ninja]
-    return ran([*argv, f"-DCMAKE_PREFIX_PATH={package}"])
-
-
 @pytest.mark.parametrize(("wanted", "found"), [("1.5", "1"), ("1.6", "0")])
 @HERE
 def test_versions_are_answered(sdk: tuple[Target, Path], tmp_path: Path, wanted: str, found: str) -> None:
-    done = configure(sdk[1], tmp_path, f"find_package(executorch {wanted} CONFIG)")
+    lines = ["cmake_minimum_required(VERSION 3.19)", "project(v NONE)", f"find_package(executorch {wanted} CONFIG)"]
+    lines += ['message(STATUS "FOUND=${executorch_FOUND}")', ""]
+    (tmp_path / "CMakeLists.txt").write_text("\n".join(lines), encoding="utf-8")
+    words = [f"-DCMAKE_MAKE_PROGRAM={tools.program('ninja')}", f"-DCMAKE_PREFIX_PATH={sdk[1]}"]
+    done = ran([tools.program("cmake"), "-S", tmp_path, "-B", tmp_path / "b", "-G", "Ninja", *words])
     assert f"FOUND={found}\n" in done.stdout, done.stdout + done.stderr
 
 
@@ -134,23 +128,10 @@ def test_pkg_config_and_conan_users_keep_the_backend_too(sdk: tuple[Target, Path
     assert "Requires: executorch_runtime" in text
 
 
-# -- the recipe by itself -------------------------------------------------------------------------------------------
-
-
 @HERE
 def test_the_recipes_own_test(sdk: tuple[Target, Path], tmp_path: Path) -> None:
-    """``test_package``, as Conan runs it for whoever takes the recipe."""
-    log = cache_dir("logs") / "test-sdk.log"
-    with locked(conan.LOCK):
-        words = [
-            *conan_packages.words(sdk[0], "", log),
-            f"--conf=tools.cmake.cmake_layout:test_folder={tmp_path}",
-            "--conf=tools.cmake.cmaketoolchain:user_presets=",
-        ]
-        said: list[str] = []
-        folder = ROOT / "recipes/slipway_sources/test_package"
-        conan.conan(["test", folder, "executorch/1.5.1", *words], log=log, heard=said.append)
-    assert "backend XnnpackBackend" in "\n".join(said)
+    """``test_package``, as Conan runs it for anyone who takes the recipe."""
+    assert "backend XnnpackBackend" in run_test_package("executorch/1.5.1", sdk[0].name, tmp_path)
 
 
 def fake_wheel(folder: Path, name: str) -> None:
@@ -180,9 +161,6 @@ def test_a_wheel_that_is_wrong_or_missing(
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     with pytest.raises(error, match=message), locked(conan.LOCK):
         conan.conan(["source", recipe, "--version=1.5.1"], log=cache_dir("logs") / "test-sdk.log")
-
-
-# -- engines whose libraries come compiled ----------------------------------------------------------------------------
 
 
 @pytest.mark.export

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 
 from core.paths import ROOT, cache_dir
 from tests.support.conan_homes import serving
-from tests.support.processes import ran, reserved
+from tests.support.processes import ran, reserved, wait_for, well
 from toolchains.bundle import conan, conan_packages
 from toolchains.compilers import ccache, zig
 from toolchains.compilers.families import Compilers
@@ -47,38 +46,25 @@ def redis(tmp_path: Path) -> Iterator[str]:
         yield f"redis://127.0.0.1:{port}"
 
 
-class Machine:
-    """A machine with an empty Conan and an empty ccache, and with the compilers, which take long to fetch."""
-
-    def __init__(self, folder: Path, **variables: str) -> None:
-        self.cache = folder
-        for part in ("debian", "tools", "zig", "wheels"):
-            folder.mkdir(exist_ok=True)
-            (folder / part).symlink_to(cache_dir(part).resolve())
-        self.variables = {**variables, "SLIPWAY_CACHE": str(folder), "PYTHONPATH": str(ROOT)}
-
-    def build(self) -> str:
-        """Have the package; Conan's messages."""
-        log = self.cache / "log.txt"
-        env = {name: value for name, value in os.environ.items() if not name.startswith("SLIPWAY_")}
-        done = ran([sys.executable, "-c", WORK, str(log)], env={**env, **self.variables}, cwd=ROOT)
-        assert done.returncode == 0, done.stderr
-        return log.read_text(encoding="utf-8")
-
-
-def reused(said: str) -> tuple[int, int]:
-    """Compilations that were done before, and all."""
-    lines = [line for line in said.splitlines() if line.startswith("ccache: ")]
-    found = [(int(words[1]), int(words[3])) for words in (line.split() for line in lines)]
+def compilations(cache: Path, remote: str) -> tuple[int, int]:
+    """Those that were done before, and all, of a machine with nothing but compilers, which take long to fetch."""
+    cache.mkdir()
+    for part in ("debian", "tools", "zig", "wheels"):
+        (cache / part).symlink_to(cache_dir(part).resolve())
+    env = {name: value for name, value in os.environ.items() if not name.startswith("SLIPWAY_")}
+    env |= {"SLIPWAY_CACHE": str(cache), "SLIPWAY_CCACHE_REMOTE": remote}
+    well(ran([sys.executable, "-c", WORK, cache / "log.txt"], env=env, cwd=ROOT))
+    lines = [line.split() for line in (cache / "log.txt").read_text(encoding="utf-8").splitlines()]
+    found = [(int(words[1]), int(words[3])) for words in lines if words[:1] == ["ccache:"]]
     return sum(hits for hits, _ in found), sum(all_ for _, all_ in found)
 
 
 @pytest.mark.long  # they compile a package four times; CI: the words and variables, in tests/unit/test_native.py
 def test_what_one_machine_compiled_another_takes_from_redis(redis: str, tmp_path: Path) -> None:
-    hits, compiled = reused(Machine(tmp_path / "one", SLIPWAY_CCACHE_REMOTE=redis).build())
+    hits, compiled = compilations(tmp_path / "one", redis)
     assert hits == 0
     assert compiled >= 5
-    assert reused(Machine(tmp_path / "other-machine", SLIPWAY_CCACHE_REMOTE=redis).build()) == (compiled, compiled)
+    assert compilations(tmp_path / "other-machine", redis) == (compiled, compiled)
 
 
 TARGET = get_target("linux-x86_64")
@@ -121,18 +107,14 @@ class Building:
         for file in (self.include / "dep.h", *self.build.parent.glob("part.*")):
             os.utime(file, (1e9, 1e9))
 
-    def compile(self, compilers: Compilers, name: str, *flags: str, cwd: Path | None = None) -> tuple[int, int]:
-        """Compile as CMake does, in the package's build folder or another one; hits and compilations so far."""
+    def compile(self, compilers: Compilers, name: str, *flags: str) -> tuple[int, int]:
+        """Compile as CMake does, in the package's build folder; hits and compilations so far."""
         launcher = ccache.variables(self.folder, compilers.key)["CMAKE_C_COMPILER_LAUNCHER"].split(";")
         compiler = compilers.cxx if name.endswith(".cpp") else compilers.cc
-        words = [
-            *launcher, compiler, "-isystem", str(self.include), f"-ffile-prefix-map={self.folder}=.", "-O2",
-            *flags,
-        ]  # fmt: skip
-        words += ["-MD", "-MT", f"{name}.o", "-MF", f"{name}.o.d", "-o", f"{name}.o"]
+        words = [*launcher, compiler, "-isystem", str(self.include), f"-ffile-prefix-map={self.folder}=.", "-O2"]
+        words += [*flags, "-MD", "-MT", f"{name}.o", "-MF", f"{name}.o.d", "-o", f"{name}.o"]
         words += ["-c", str(self.build.parent / name)]
-        env = {**os.environ, **ccache.environment(self.log)}
-        subprocess.run(words, cwd=cwd or self.build, env=env, check=True, timeout=300)
+        well(ran(words, cwd=self.build, env={**os.environ, **ccache.environment(self.log)}, timeout=300))
         return ccache.hits(self.log)
 
 
@@ -227,10 +209,7 @@ def ended(child: subprocess.Popen[str]) -> tuple[float, str, str]:
 
 def test_builds_take_turns_and_who_builds_is_said(home: Home) -> None:
     slow, begun = home.begin("slow"), home.folder / "slow-begun"
-    limit = time.monotonic() + 120
-    while not begun.exists():
-        assert slow.poll() is None and time.monotonic() < limit
-        time.sleep(0.1)
+    wait_for(begun.exists, 120, slow)
     begun.unlink()
     same, quick = home.begin("slow"), home.begin("quick")
     first, second, third = ended(slow), ended(same), ended(quick)

@@ -13,7 +13,7 @@ from core.files import sha256_bytes
 from core.formats.bundle import Bundle
 from toolchains.emulation import platforms
 from toolchains.targets import get_target
-from verify.agree.look import Executor
+from verify.agree.look import Executor, native
 from verify.agree.sound import Case, collect, look_at, names
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
@@ -37,18 +37,9 @@ def cases(ours: list[str]) -> Cases:
     return collect([*ours, PLANTED])
 
 
-def on(target: str, cpu: str) -> Executor:
-    from toolchains.bundle.builder import build
-
-    bundle: Bundle = build(target, "lean")
-    return Executor.of(bundle, platforms.platform_for(get_target(target), cpu))
-
-
 @pytest.fixture(scope="module")
-def executor() -> Executor:
-    from toolchains.targets import host_target
-
-    return on(host_target().name, platforms.NATIVE)
+def executor(lean: Bundle) -> Executor:
+    return native(lean)
 
 
 def bad(executor: Executor, cases: Iterable[Case]) -> list[str]:
@@ -62,8 +53,9 @@ def test_our_programs_agree(cases: Cases, ours: list[str], executor: Executor) -
 
 
 @pytest.mark.parametrize("cpu", TIERS)
-def test_they_agree_on_lesser_cpus(cases: Cases, ours: list[str], cpu: str) -> None:
-    assert bad(on("linux-x86_64", cpu), [case for name in ours[:18] for case in cases[name]]) == []
+def test_they_agree_on_lesser_cpus(cases: Cases, ours: list[str], lean: Bundle, cpu: str) -> None:
+    lesser = Executor.of(lean, platforms.platform_for(get_target("linux-x86_64"), cpu))
+    assert bad(lesser, [case for name in ours[:18] for case in cases[name]]) == []
 
 
 def planted(case: Case, folder: Path, kinds: tuple[str, ...]) -> Case:

@@ -10,14 +10,13 @@ import lief
 import pytest
 
 from core.files import locked
+from tests.support.builds import least
 from tests.support.processes import ran
 from toolchains.bundle import conan
 from toolchains.compilers import gnu, libstdcxx, zig
 from toolchains.compilers.libstdcxx import library, sysroot
 from toolchains.compilers.linked_in import within
-from toolchains.emulation import emulators
 from toolchains.inspect import needs
-from toolchains.inspect import needs as inspect
 from toolchains.targets import Target, get_target, load_targets
 from toolchains.tools import table
 
@@ -39,8 +38,7 @@ def target(request: pytest.FixtureRequest) -> Target:
 def test_what_old_systems_lack_is_a_link_error(target: Target, tmp_path: Path, code: str, symbol: str) -> None:
     source = tmp_path / "main.cpp"
     source.write_text(f"{code}\nint main() {{}}\n", encoding="utf-8")
-    words = [zig.ensure(target).cxx, "-std=c++17", str(source), "-o", str(tmp_path / "program")]
-    done = ran(words)
+    done = ran([zig.ensure(target).cxx, "-std=c++17", source, "-o", tmp_path / "program"])
     assert done.returncode != 0
     assert f"undefined symbol: {symbol}" in done.stderr
 
@@ -56,7 +54,7 @@ def test_the_stub_has_the_old_symbols_of_the_real_library(target: Target) -> Non
     assert len(old) > 4000
     assert set(found) == old
     assert all(libstdcxx.within(version, newest) for version in found.values())
-    assert inspect.read(stub).soname == "libstdc++.so.6"
+    assert needs.read(stub).soname == "libstdc++.so.6"
 
 
 def test_an_interrupted_install_of_zig_leaves_no_zig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,9 +112,7 @@ def pe(program: Path) -> lief.PE.Binary:
 
 def runs(target: Target, program: Path) -> None:
     """The program says what it should on the least CPU of its target."""
-    root = sysroot(target) if target.libc == "glibc" and not emulators.is_native(target) else None
-    argv = [*emulators.user_argv(target, sysroot=root), str(program)]
-    done = ran(argv, timeout=120)
+    done = least(target).run(program, [])
     assert (done.returncode, done.stdout) == (0, EXPECTED), done.stderr
 
 

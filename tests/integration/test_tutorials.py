@@ -1,8 +1,4 @@
-"""The tutorials, and the `console` blocks of docs/, typed as they stand there.
-
-The tutorials have this machine in place of the reader's device. The commands that add a device need one:
-tests/integration/test_virtual_machines.py and test_virtual_phone.py run them.
-"""
+"""The tutorials, with this machine as the reader's device, and the `console` blocks of docs/, typed as they stand."""
 
 from __future__ import annotations
 
@@ -20,15 +16,15 @@ import pytest
 from core.formats.program import load_program
 from core.paths import ROOT
 from models.export import export
-from tests.conftest import Inv
 from tests.support import consoles
 from tests.support.builds import lend_bundle, lend_program, warm
-from tests.support.processes import ran
+from tests.support.processes import ran, well
 from toolchains import tools as pinned
 from toolchains.bundle.sdk import build_sdk
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 ELSEWHERE = ("devices.add", "doctor")
+"""For the first one: test_virtual_machines.py and test_virtual_phone.py."""
 
 
 def commands(text: str, name: str) -> list[list[str]]:
@@ -52,15 +48,14 @@ def test_the_one_for_the_pi(tmp_path: Path) -> None:
     assert [words[0] for words in typed] == ["export", "deploy", "deploy", "compare", "deploy", "inspect", "matrix"]
     with warm() as own:
         for words in typed:
-            done = ran([str(ROOT / "inv"), *words], cwd=tmp_path, env={**env, **own})
-            assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
+            well(ran([str(ROOT / "inv"), *words], cwd=tmp_path, env={**env, **own}))
     assert (tmp_path / "dist" / "programs" / "net-make_model-fp32" / "model.pte").is_file()
     assert (tmp_path / "baseline.json").is_file()
     assert "net-make_model-fp32/`" in text
 
 
 @pytest.mark.virtual
-def test_the_one_for_a_network_of_timm(inv: Inv, tmp_path: Path) -> None:
+def test_the_one_for_a_network_of_timm(tmp_path: Path) -> None:
     page = consoles.section("tutorials.md", "From a network of timm to a checked result")
     (source,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     commands = [
@@ -70,15 +65,9 @@ def test_the_one_for_a_network_of_timm(inv: Inv, tmp_path: Path) -> None:
     (tmp_path / "my").mkdir()
     (tmp_path / "my" / "net.py").write_text(source)
     dist = tmp_path / "dist"
-    dist.mkdir()
     lend_bundle(dist, "linux-arm64")
-    env = {"SLIPWAY_DIST": str(dist)}  # the Pi is the one that other tests use, too: another boot would prove nothing
-    with warm() as own:
-        for command in commands:
-            words = [word.replace("my/net.py", str(tmp_path / "my" / "net.py")) for word in shlex.split(command)]
-            assert words[0] == "./inv"
-            done = inv(*words[1:], env={**env, **own})
-            assert done.returncode == 0, done.stdout + done.stderr
+    with warm() as own:  # the Pi is the one that other tests use, too: another boot would prove nothing
+        _type(commands, tmp_path, {"SLIPWAY_DIST": str(dist), **own})
     requirements = (tmp_path / "my" / "requirements.txt").read_text(encoding="utf-8")
     assert re.fullmatch(r"timm==[0-9.]+\n", requirements)
     (result,) = (dist / "results").glob("pi-net-make_model-fp32-*.json")

@@ -207,10 +207,7 @@ def test_every_script_that_git_has_is_read() -> None:
     assert ours == {file.relative_to(ROOT).as_posix() for file in shells.scripts()}
 
 
-@pytest.mark.parametrize(
-    ("line", "found"),
-    [("rm -rf $1", "SC2086"), ("[[ -e $1 ]]", "SC3010")],
-)
+@pytest.mark.parametrize(("line", "found"), [("rm -rf $1", "SC2086"), ("[[ -e $1 ]]", "SC3010")])
 def test_a_wrong_script_is_found(tmp_path: Path, line: str, found: str) -> None:
     script = tmp_path / "wrong.sh"
     script.write_text(f"# shellcheck shell=sh\n{line}\n", encoding="utf-8")

@@ -6,7 +6,6 @@ import io
 import re
 import warnings
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,6 @@ from deploy.run.compare import Comparison, compare
 from models.export import export
 from models.reference.host import Host
 from models.zoo.schemes import get_scheme
-from tests.support.builds import host
-
-__all__ = ["host"]
 
 FIXTURES = ROOT / "tests" / "fixtures" / "models" / "verdicts.py"
 
@@ -164,11 +160,6 @@ _NEARLY = 0.005
 """Of such a layer rounding may seem to be at least this part. In int8, a fault may move outputs by half as much."""
 
 
-@cache
-def _of_zoo(model: str, scheme: str) -> Path:
-    return export(model, scheme)
-
-
 def _graph(folder: Path) -> Any:
     """The program as it was before lowering, as a module."""
     with warnings.catch_warnings():
@@ -225,7 +216,7 @@ def _verdicts(folder: Path, tmp_path: Path) -> Iterator[tuple[str, list[Comparis
     ("model", "scheme"), [*sorted(SAMPLE), *(pytest.param(*pair, marks=pytest.mark.long) for pair in sorted(HIDES))]
 )
 def test_one_per_cent_in_one_layer_is_seen(tmp_path: Path, model: str, scheme: str) -> None:
-    folder = _of_zoo(model, scheme)
+    folder = export(model, scheme)
     layers, hidden = 0, {}
     for layer, outputs in _verdicts(folder, tmp_path):
         layers += 1
@@ -242,7 +233,7 @@ def test_one_per_cent_in_one_layer_is_seen(tmp_path: Path, model: str, scheme: s
 
 
 def test_a_layer_that_is_wrong_is_named(tmp_path: Path) -> None:
-    folder = _of_zoo("mixed", "fp16")
+    folder = export("mixed", "fp16")
     allowed = load_program(folder).tolerance
     assert allowed.layers is not None
     assert (allowed.layers.count, allowed.layers.seen) == (7, 7)

@@ -27,11 +27,9 @@ from deploy.run.settings import Settings
 from deploy.scripts import script
 from deploy.virtual import machines as virtual
 from tests.conftest import Inv
-from tests.support.deploying import program
 from tests.support.devices import ask, facts_of, own_devices, refuses, runs_programs
+from tests.support.processes import well
 from toolchains.bundle.builder import build
-
-__all__ = ["program"]
 
 pytestmark = pytest.mark.virtual
 
@@ -44,7 +42,6 @@ class Machine:
     machine: str
     """As ``uname -m`` has it."""
     features: tuple[str, ...]
-    """CPU features that it has."""
     lacks: tuple[str, ...] = ()
     """Features that it must not have."""
     facts: dict[str, Any] = field(default_factory=dict)
@@ -67,7 +64,6 @@ MACHINES = {
         Machine(
             "pi3", "aarch64", ("asimd", "crc32"), ("asimddp", "fphp", "atomics", "sve"), facts={"cpu": "Cortex-A53"}
         ),
-        # Dot products and half floats, nothing beyond.
         Machine(
             "pi5", "aarch64", ("asimddp", "fphp", "asimdhp", "atomics"), ("i8mm", "bf16", "sve", "sme"),
             facts={"cpu": "Cortex-A76"},
@@ -195,9 +191,7 @@ def test_it_is_added_by_its_name_in_the_users_ssh_configuration(machine: Machine
     lines = ["Host shelf", f"HostName {end.host}", f"Port {end.port}", f"User {end.user}", f"IdentityFile {end.key}"]
     (ssh / "config").write_text("\n  ".join(lines) + "\n")
     env = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config"), "SLIPWAY_CACHE": str(cache_dir())}
-    done = inv("devices.add", "--ssh", "shelf", "--json", env=env)
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
+    said = json.loads(well(inv("devices.add", "--ssh", "shelf", "--json", env=env)).stdout)
     assert said["file"] == str(tmp_path / "config/slipway/devices.toml")
     assert (said["device"]["name"], said["device"]["target"]) == ("shelf", "linux-armv7")
     (device,) = load_devices(Path(said["file"])).values()

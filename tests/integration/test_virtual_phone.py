@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,12 +29,9 @@ from deploy.transport.deadline import Deadline
 from deploy.virtual import machines as virtual
 from deploy.virtual.supervisor import Folder, read_state
 from tests.conftest import Inv
-from tests.support.builds import arm
-from tests.support.deploying import program
 from tests.support.devices import ask, facts_of, left_over, own_devices, runs_programs, small_program
-from tests.support.lab import Lab
-
-__all__ = ["arm", "program"]
+from tests.support.lab import Lab, service
+from tests.support.processes import wait_for, well
 
 pytestmark = pytest.mark.virtual
 
@@ -134,10 +131,7 @@ def test_ctrl_c_ends_what_runs_there(phone: AdbTransport) -> None:
     with subprocess.Popen([str(ROOT / "inv"), *words], cwd=ROOT, stderr=subprocess.PIPE, text=True) as child:
         device = get_device("phone", FILE)
         facts = facts_of(device, phone)
-        end = time.monotonic() + 120
-        while sum(name.startswith("/proc/") for name in left_over(phone, device, facts)) < 2:
-            assert child.poll() is None, child.communicate()
-            assert time.monotonic() < end
+        wait_for(lambda: sum(name.startswith("/proc/") for name in left_over(phone, device, facts)) >= 2, 120, child)
         child.send_signal(signal.SIGINT)
         _, said = child.communicate(timeout=120)
     assert (child.returncode, said.splitlines()[-1]) == (130, "Interrupted.")
@@ -165,8 +159,6 @@ def test_the_task_passes_streams_and_status_on(inv: Inv) -> None:
     done = inv("devices.run", "phone", str(small), "--args", "exit 42", "--json")
     assert done.returncode == 42
     assert json.loads(done.stdout)["code"] == 42
-    done = inv("devices.run", "phone", str(small), "--args", "'open")
-    assert (done.returncode, "cannot be split" in done.stderr) == (2, True)
 
 
 def test_it_is_added_by_its_serial(
@@ -179,9 +171,7 @@ def test_it_is_added_by_its_serial(
     monkeypatch.setenv(PORT_VARIABLE, env[PORT_VARIABLE])
     listing = inv("devices.list", env={**env, "COLUMNS": "80"}).stdout
     assert f"./inv devices.add --adb {phone.serial}" in listing
-    added = inv("devices.add", "--adb", phone.serial, "--name", "shelf", "--json", env=env)
-    assert added.returncode == 0, added.stderr
-    said = json.loads(added.stdout)
+    said = json.loads(well(inv("devices.add", "--adb", phone.serial, "--name", "shelf", "--json", env=env)).stdout)
     assert said["device"]["target"] == "android-arm64"
     assert said["facts"]["api_level"] == 34
     assert file.read_text().startswith("# mine\n\n[shelf]\n")
@@ -200,23 +190,19 @@ def test_a_phone_of_a_lab(phone: AdbTransport, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv(PORT_VARIABLE, str(virtual.private_server().port))
     port = int(phone.serial.rpartition(":")[2])
     phones = {
-        "service": f"  NetworkService:\n    address: 127.0.0.1\n    port: {port}\n    username: shell\n",
+        "service": service(port, "shell"),
         "fastboot": "  AndroidNetFastboot:\n    address: 127.0.0.1\n",
     }
-    lab = Lab(tmp_path, phones)
-    try:
-        device = Device(
-            name="desk", transport="adb", source="labgrid", coordinator=lab.address, place="service",
-            target="android-arm64", tags=("emulated",),
-        )  # fmt: skip
+    with contextlib.closing(Lab(tmp_path, phones)) as lab:
         for place, given in (("service", 0), ("fastboot", port)):
-            wanted = device.model_copy(update={"place": place, "port": given})
-            with borrowed(wanted, 0, print) as held, open_device(held) as transport:
+            device = Device(
+                name="desk", transport="adb", source="labgrid", coordinator=lab.address, place=place, port=given,
+                target="android-arm64", tags=("emulated",),
+            )  # fmt: skip
+            with borrowed(device, 0, print) as held, open_device(held) as transport:
                 assert ask(transport, "getprop ro.product.cpu.abilist") == "arm64-v8a\n"
                 assert lab.holder(place) != ""
         assert [lab.holder(place) for place in phones] == ["", ""]
-    finally:
-        lab.close()
 
 
 def test_the_server_is_private_and_alone(phone: AdbTransport) -> None:

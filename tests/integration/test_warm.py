@@ -9,7 +9,6 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,10 +51,10 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (folder / "net.py").write_text(MODEL)
     (folder / "beside.py").write_text("BIAS = 1.0\n")
     yield folder
-    pids = [pid for pid in (server(folder),) if pid]
+    pid = server(folder)
     for base in (folder / "cache" / "warm").glob("*/*"):
         (base / "socket").unlink(missing_ok=True)
-    for pid in pids:
+    if pid:
         _ended(pid)
 
 
@@ -155,21 +154,11 @@ def test_a_life_of_the_warm_exporter(here: Path) -> None:
 
 
 def test_several_at_once(here: Path, tmp_path: Path) -> None:
-    cache = str(here / "cache")
-    variables = {
-        "INVOKE_SLIPWAY_JOBS": "2",
-        "SLIPWAY_WARM": "yes",
-        "SLIPWAY_CACHE": cache,
-        "SLIPWAY_DIST": str(tmp_path),
-    }
+    variables = {"INVOKE_SLIPWAY_JOBS": "2", "SLIPWAY_CACHE": str(here / "cache"), "SLIPWAY_DIST": str(tmp_path)}
+    env = {**os.environ, "SLIPWAY_WARM": "yes", **variables}
 
-    def run(model: str, *words: str) -> tuple[int, str]:
-        done = ran(
-            [str(ROOT / "inv"), "export", "--model", model, "--scheme", "all", *words],
-            cwd=here,
-            env={**os.environ, **variables},
-            timeout=600,
-        )
+    def run(model: str) -> tuple[int, str]:
+        done = ran([ROOT / "inv", "export", "--model", model, "--scheme", "all"], cwd=here, env=env, timeout=600)
         return done.returncode, done.stdout + done.stderr
 
     code, said = run("linear")
@@ -216,9 +205,7 @@ def test_it_ends_by_itself(tmp_path: Path) -> None:
     assert _light(tmp_path / "other", wanted="another key").wait(120) != 0, "its code is not what the command has"
     # The cache is removed.
     gone = _light(tmp_path / "gone")
-    while not (tmp_path / "gone" / "socket").exists():
-        assert gone.poll() is None
-        time.sleep(0.05)
+    wait_for((tmp_path / "gone" / "socket").exists, 120)
     (tmp_path / "gone" / "socket").unlink()
     assert gone.wait(120) == 0
 
@@ -226,12 +213,11 @@ def test_it_ends_by_itself(tmp_path: Path) -> None:
 SOUGHT = f"{ROOT / 'tests' / 'fixtures' / 'models' / 'good.py'}:sought"
 
 
-@pytest.mark.parametrize(("model", "scheme"), [(SOUGHT, "qs8")])
-def test_no_byte_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, scheme: str) -> None:
+def test_no_byte_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from models.lowering import shortcuts
 
     def exported(folder: str) -> Program:
-        return load_program(exporting(model, scheme, out=tmp_path / folder))
+        return load_program(exporting(SOUGHT, "qs8", out=tmp_path / folder))
 
     quick = exported("quick")
     for part in ("in_torch", "in_quantizing", "in_lowering"):

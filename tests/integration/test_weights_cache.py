@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 import os
 import random
-import resource
 import shutil
 import signal
 import struct
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from core.formats.bundle import RUNNER, Bundle
+from core.formats.bundle import Bundle
 from core.formats.program import load_program
 from deploy.devices.inventory import Device
 from deploy.run.job import load_text
@@ -27,12 +26,6 @@ from deploy.run.runner import WeightsCache
 from deploy.run.settings import Settings
 from deploy.upkeep import upkeep
 from models.export import export
-from models.lowering import shortcuts
-from tests.support.builds import lean
-from tests.support.deploying import bench, root
-from tests.support.processes import ran
-
-__all__ = ["bench", "lean", "root"]
 
 pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings("ignore")]
 
@@ -93,20 +86,17 @@ def _case(runner: Path, folder: Path, model: str, scheme: str) -> Case:
 
 
 @pytest.fixture
-def case(lean: Bundle, tmp_path: Path) -> Case:
-    made = _case(lean.path / RUNNER, tmp_path, "conv", "fp32")
+def case(lean_runner: Path, tmp_path: Path) -> Case:
+    made = _case(lean_runner, tmp_path, "conv", "fp32")
     assert made.run()["weights"]["cache"]["state"] == "made"
     return made
 
 
 @pytest.mark.parametrize(
-    ("model", "scheme"),
-    [
-        ("conv", "fp16"), ("conv", "qs8"), ("mlp", "qd8_qb4w"), ("mixed", "fp32"),
-    ],
-)  # fmt: skip
-def test_nothing_is_packed_twice(lean: Bundle, tmp_path: Path, model: str, scheme: str) -> None:
-    case = _case(lean.path / RUNNER, tmp_path, model, scheme)
+    ("model", "scheme"), [("conv", "fp16"), ("conv", "qs8"), ("mlp", "qd8_qb4w"), ("mixed", "fp32")]
+)
+def test_nothing_is_packed_twice(lean_runner: Path, tmp_path: Path, model: str, scheme: str) -> None:
+    case = _case(lean_runner, tmp_path, model, scheme)
     plain = case.run(cached=False)
     assert "cache" not in plain["weights"]
     assert plain["weights"]["packed"] == plain["weights"]["blocks"] > 0
@@ -125,13 +115,7 @@ def test_nothing_is_packed_twice(lean: Bundle, tmp_path: Path, model: str, schem
     assert [path.name for path in case.cache.parent.iterdir()] == ["weights"]
 
 
-@pytest.fixture(scope="module")
-def _hastened() -> Iterator[None]:
-    with shortcuts.in_torch(), shortcuts.in_lowering():
-        yield
-
-
-def _of_methods(lean: Bundle, folder: Path, **methods: Any) -> Case:
+def _of_methods(runner: Path, folder: Path, **methods: Any) -> Case:
     """A program of methods, each a layer and how many rows of 24 numbers it takes."""
     import torch
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
@@ -141,15 +125,15 @@ def _of_methods(lean: Bundle, folder: Path, **methods: Any) -> Case:
     edge = to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()])
     edge.to_executorch().save(str(folder / "model.pte"))
     time.sleep(TICK)
-    return Case(lean.path / RUNNER, folder / "model.pte", (), folder)
+    return Case(runner, folder / "model.pte", (), folder)
 
 
-@pytest.mark.usefixtures("_hastened")
-def test_another_method_adds_its_weights(lean: Bundle, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("hastened")
+def test_another_method_adds_its_weights(lean_runner: Path, tmp_path: Path) -> None:
     import torch
 
     torch.manual_seed(1)
-    case = _of_methods(lean, tmp_path, forward=(torch.nn.Linear(24, 8), 2), two=(torch.nn.Linear(24, 40), 2))
+    case = _of_methods(lean_runner, tmp_path, forward=(torch.nn.Linear(24, 8), 2), two=(torch.nn.Linear(24, 40), 2))
     assert case.run()["weights"]["cache"]["state"] == "made"
     two = case.run("--method_name=two")
     assert two["weights"]["cache"]["state"] == "extended"
@@ -159,14 +143,14 @@ def test_another_method_adds_its_weights(lean: Bundle, tmp_path: Path) -> None:
     assert (both["weights"]["packed"], both["weights"]["cache"]["found"]) == (0, 2)
 
 
-@pytest.mark.usefixtures("_hastened")
-def test_methods_that_share_weights_share_them_in_the_file(lean: Bundle, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("hastened")
+def test_methods_that_share_weights_share_them_in_the_file(lean_runner: Path, tmp_path: Path) -> None:
     """Also where they have numbers of rows for which other kernels are chosen."""
     import torch
 
     torch.manual_seed(1)
     layer = torch.nn.Linear(24, 40)
-    case = _of_methods(lean, tmp_path, forward=(layer, 1), many=(layer, 200))
+    case = _of_methods(lean_runner, tmp_path, forward=(layer, 1), many=(layer, 200))
     both = case.run("--also_load=many")
     assert (both["weights"]["cache"]["state"], both["weights"]["blocks"], both["weights"]["shared"]) == ("made", 1, 1)
     for words in ((), ("--method_name=many",), ("--also_load=many",)):
@@ -224,8 +208,8 @@ def test_several_processes_at_once(case: Case) -> None:
         assert [path.name for path in case.cache.parent.iterdir()] == ["weights"]
 
 
-def test_a_killed_process_leaves_no_half_file(lean: Bundle, tmp_path: Path) -> None:
-    case = _case(lean.path / RUNNER, tmp_path, "mixed", "fp32")
+def test_a_killed_process_leaves_no_half_file(lean_runner: Path, tmp_path: Path) -> None:
+    case = _case(lean_runner, tmp_path, "mixed", "fp32")
     whole = _sums(case.run(cached=False))
     draw = random.Random(7)  # noqa: S311 - it draws times, not secrets
     states = []
@@ -241,43 +225,26 @@ def test_a_killed_process_leaves_no_half_file(lean: Bundle, tmp_path: Path) -> N
     assert all(why in ("", "there was none") for why in states), states
 
 
-def _runs_without(case: Case, why: str) -> None:
+@pytest.mark.parametrize("place", ["none/weights", "folder", "file/weights", "/proc/weights"])
+def test_it_goes_on_where_nothing_can_be_written(case: Case, place: str, tmp_path: Path) -> None:
+    (tmp_path / "folder" / "weights").mkdir(parents=True)
+    (tmp_path / "file").write_text("not a folder")
     whole = _sums(case.run(cached=False))
+    case.cache = tmp_path / place
     answer = case.run()
     assert _sums(answer) == whole
-    assert answer["weights"]["cache"]["state"] == "none"
-    assert why in answer["weights"]["cache"]["why"]
-    assert f"no weights cache: {answer['weights']['cache']['why']}" in answer["said"]
-
-
-@pytest.mark.parametrize("what", ["none", "folder", "file"])
-def test_it_goes_on_where_nothing_can_be_written(case: Case, what: str, tmp_path: Path) -> None:
-    place = tmp_path / what
-    if what == "folder":
-        case.cache = place
-        (place / "weights").mkdir(parents=True)
-    else:
-        case.cache = place / "weights"
-        if what == "file":
-            place.write_text("not a folder")
-    _runs_without(case, "Cannot write")
-    case.cache = Path("/proc/weights")
-    _runs_without(case, "Cannot write")
+    cache = answer["weights"]["cache"]
+    assert cache["state"] == "none"
+    assert "Cannot write" in cache["why"]
+    assert f"no weights cache: {cache['why']}" in answer["said"]
 
 
 def test_a_full_disk(case: Case) -> None:
     """As a limit on the sizes of files, which ends a write at the same place."""
     case.cache.unlink()
-    argv = [str(case.runner), f"--model_path={case.model}", "--json", f"--weights_cache={case.cache}", *case.words]
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
-
-    done = ran(argv, timeout=60, preexec_fn=limit)
-    assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout)
+    answer = case.run(prefix=("prlimit", "--fsize=8192"))
     assert answer["weights"]["cache"]["state"] == "none"
-    assert "File too large" in done.stderr
+    assert "File too large" in answer["said"]
     assert not list(case.cache.parent.iterdir())
 
 

@@ -9,9 +9,8 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -32,13 +31,11 @@ from deploy.upkeep.upkeep import verify
 from models.export import export
 from tests.faults.server import USER, Sftp, serve
 from tests.faults.server import Device as Server
-from tests.support.deploying import program
+from tests.support.processes import ran, well
 from toolchains.bundle.builder import build
 from toolchains.bundle.offers import operators_in
 from toolchains.emulation import wine
 from toolchains.targets import get_target
-
-__all__ = ["program"]
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
 
@@ -207,13 +204,10 @@ def test_the_front_door_on_windows_names_the_way_in(server: Server) -> None:
     """In Wine's cmd, a real interpreter of such files."""
     (server.home / "inv.cmd").write_bytes((ROOT / "inv.cmd").read_bytes())
     words = server.shell("inv.cmd deploy --device pi")
-    done = subprocess.run(words, env=server.environment, capture_output=True, text=True, check=False, timeout=120)
+    done = ran(words, env=server.environment, timeout=120)
     assert done.returncode == 4
     assert "Cause: its compilers" in done.stderr
     assert "wsl --install -d Debian), from this folder: ./inv deploy --device pi" in done.stderr
-
-
-# --- the runner by itself, under Wine
 
 
 @pytest.fixture(scope="module")
@@ -229,38 +223,27 @@ def folder(bundle: Bundle, program: Path, tmp_path_factory: pytest.TempPathFacto
     return made
 
 
-@pytest.fixture(scope="module")
-def wine_run(folder: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     target = get_target("windows-x86_64")
-
-    def call(*words: str) -> subprocess.CompletedProcess[str]:
-        argv = wine.argv(target, folder / "pte_runner.exe", [*words, "--json"])
-        return subprocess.run(
-            argv, env=wine.environment(target), capture_output=True, text=True, timeout=300, check=False
-        )
-
-    return call
+    argv = wine.argv(target, folder / "pte_runner.exe", [*words, "--json"])
+    return ran(argv, env=wine.environment(target), timeout=300)
 
 
-def test_files_and_faults_have_words_in_any_letters(
-    wine_run: Callable[..., subprocess.CompletedProcess[str]], folder: Path
-) -> None:
+def test_files_and_faults_have_words_in_any_letters(folder: Path) -> None:
     """The numbers are those of a deploy: test_emulated_devices.py."""
     facts = load_program(folder)
-    done = wine_run(f"--model_path=Z:\\work\\{facts.file}", "--output_file=Z:\\work\\ÿ")
-    assert done.returncode == 0, done.stdout + done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout)
+    answer = json.loads(well(run(folder, f"--model_path=Z:\\work\\{facts.file}", "--output_file=Z:\\work\\ÿ")).stdout)
     assert answer["cpu"]["arch"] == "x86_64"
     assert answer["peak_rss_bytes"] > 1 << 20
     assert (folder / "ÿ0.npy").is_file()
     data = (folder / facts.file).read_bytes()
     (folder / "cut.pte").write_bytes(data[: len(data) // 2])
-    cut = wine_run("--model_path=Z:\\work\\cut.pte")
+    cut = run(folder, "--model_path=Z:\\work\\cut.pte")
     assert (cut.returncode, json.loads(cut.stdout)["error"]["kind"]) == (3, "file")
-    absent = wine_run("--model_path=Z:\\work\\nö.pte")
+    absent = run(folder, "--model_path=Z:\\work\\nö.pte")
     assert absent.returncode == 3
     assert "nö.pte" in json.loads(absent.stdout)["error"]["message"]
-    nowhere = wine_run(f"--model_path=Z:\\work\\{facts.file}", "--output_file=Z:\\work\\none\\y")
+    nowhere = run(folder, f"--model_path=Z:\\work\\{facts.file}", "--output_file=Z:\\work\\none\\y")
     assert nowhere.returncode == 8
 
 

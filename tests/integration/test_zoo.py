@@ -14,6 +14,7 @@ from core.paths import matrix_dir
 from deploy.matrix.model import CellResult, Output, load_matrix
 from models.zoo import everything
 from tests.conftest import Inv
+from tests.support.processes import well
 from toolchains.targets import host_target
 
 pytestmark = [pytest.mark.build, pytest.mark.export]
@@ -22,8 +23,6 @@ Cells = dict[tuple[str, str, str], CellResult]
 """A matrix's cells, by engine, model and scheme."""
 FP32 = 1e-5
 """How far a float32 output on the Pi may be from the host's: sums are taken in another order, nothing else."""
-
-
 SAMPLE = {
     ("linear", "qd8_qb4w"), ("conv", "qs8"), ("conv1x1", "fp32"), ("matmul", "fp16"), ("mlp", "qd8_qc8w"),
     ("mixed", "qd8_qb4w"), ("mobilenet_v2", "qs8"),
@@ -35,15 +34,13 @@ SAMPLE = {
 def exported(inv: Inv) -> None:
     """All of them, by one command for each format; those that are current already cost nothing."""
     for format_ in ("pte", "onnx"):
-        done = inv("export", "--format", format_, "--model", "all", "--scheme", "all", timeout=1800)
-        assert done.returncode == 0, done.stdout + done.stderr
+        well(inv("export", "--format", format_, "--model", "all", "--scheme", "all", timeout=1800))
 
 
 @pytest.fixture(scope="module")
 def lean(inv: Inv) -> None:
     """The engine's bundle; with an empty cache XNNPACK is compiled for it, which takes longer than a deploy may."""
-    done = inv("build", "--target", host_target().name, "--engine", "lean", timeout=3600)
-    assert done.returncode == 0, done.stdout + done.stderr
+    well(inv("build", "--target", host_target().name, "--engine", "lean", timeout=3600))
 
 
 def _matrix(inv: Inv, device: str, engines: str, only: str = "") -> Cells:
@@ -112,12 +109,9 @@ def test_agrees_on_the_virtual_pi(on_the_pi: Cells, model: str, scheme: str) -> 
 def test_quantized_operators_outside_a_delegate_run_too(inv: Inv, tmp_path: Path) -> None:
     # Into a folder of its own: other tests deploy the program that has this name in dist/programs.
     words = ("export", "--model", "mlp", "--scheme", "qs8", "--partitioners", "none", "--json")
-    whole = inv(*words, timeout=600, env={"SLIPWAY_DIST": str(tmp_path)})
-    assert whole.returncode == 0, whole.stdout + whole.stderr
-    program = json.loads(whole.stdout)
+    program = json.loads(well(inv(*words, timeout=600, env={"SLIPWAY_DIST": str(tmp_path)})).stdout)
     outside = [one["name"] for one in program["undelegated"]]
     assert any(name.startswith("quantized_decomposed::") for name in outside), outside
     done = inv("deploy", "--device", "local", "--model", program["path"], "--json", timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr
-    outputs = json.loads(done.stdout)["outputs"]
+    outputs = json.loads(well(done).stdout)["outputs"]
     assert outputs and all(output["verdict"] in ("identical", "agrees") for output in outputs)

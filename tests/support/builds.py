@@ -28,7 +28,8 @@ from models.export import export
 from models.reference.host import Host
 from models.request import versions
 from toolchains.bundle.builder import build
-from toolchains.targets import host_target
+from toolchains.emulation import emulators, platforms
+from toolchains.targets import Target, host_target
 from verify.suite.shared import native
 
 
@@ -108,6 +109,12 @@ def lean_runner(lean: Bundle) -> Path:
 def arm() -> Bundle:
     """linux-arm64's, made before a test has a ``dist/`` of its own, where it would be linked again."""
     return build("linux-arm64", "executorch")
+
+
+def least(target: Target) -> platforms.Platform:
+    """What runs a target's programs with the least CPU of its table: this machine for its own, or an emulator."""
+    cpu = target.qemu_cpu or platforms.WINE
+    return platforms.platform_for(target, platforms.NATIVE if emulators.is_native(target) else cpu)
 
 
 @contextmanager

@@ -88,10 +88,11 @@ def ended(alive: Callable[[], object], seconds: float = 20.0) -> bool:
     return True
 
 
-def wait_for(what: Callable[[], object], seconds: float = 60) -> None:
-    """Wait until ``what`` is true; it is an error when it does not happen in time."""
+def wait_for(what: Callable[[], object], seconds: float = 60, child: subprocess.Popen[str] | None = None) -> None:
+    """Wait until ``what`` is true; it is an error when it does not happen in time, or when ``child`` ends before."""
     end = time.monotonic() + seconds
     while not what():
+        assert child is None or child.poll() is None, child.communicate()
         assert time.monotonic() < end, "it did not happen in time"
         time.sleep(0.02)
 
@@ -177,3 +178,9 @@ def quickest(work: Callable[[], object], times: int = 5) -> float:
         work()
         took.append(time.perf_counter() - begin)
     return min(took)
+
+
+def well(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
+    """The same command; the test fails with what it said if it did not end well."""
+    assert done.returncode == 0, f"{done.args}\n{done.stdout}{done.stderr}"
+    return done

@@ -30,6 +30,14 @@ void expect(bool holds, const char* what, int line) {
 }
 #define EXPECT(condition) expect((condition), #condition, __LINE__)
 
+template <typename Outcome>
+bool refused(const Outcome& outcome, slipway_code code, const std::string& words = "") {
+  const bool right = !outcome.ok() && outcome.error().code() == code && !outcome.error().fix().empty() &&
+                     outcome.error().message().find(words) != std::string::npos;
+  std::printf("%s", right ? "" : outcome.ok() ? "no error\n" : (outcome.error().message() + "\n").c_str());
+  return right;
+}
+
 using Bytes = std::vector<char>;
 
 Bytes read(const std::string& path) {
@@ -88,8 +96,7 @@ void check_sources(const std::string& path, const Bytes& expected) {
   EXPECT(run(slipway::Program::load(file.data(), file.size())) == expected);
   EXPECT(run(slipway::Program::load(moved.data() + 1, file.size())) == expected);
 #ifdef _WIN32
-  const auto refused = slipway::Program::load_descriptor(0);
-  EXPECT(!refused.ok() && refused.error().code() == SLIPWAY_USAGE);
+  EXPECT(refused(slipway::Program::load_descriptor(0), SLIPWAY_USAGE));
 #else
   const int whole = ::open(path.c_str(), O_RDONLY);
   EXPECT(run(slipway::Program::load_descriptor(whole)) == expected);
@@ -108,8 +115,7 @@ void check_sources(const std::string& path, const Bytes& expected) {
     ::close(part);
     EXPECT(run(std::move(program)) == expected);
     const int again = ::open(package.c_str(), O_RDONLY);
-    const auto beyond = slipway::Program::load_descriptor(again, before, file.size() + 101);
-    EXPECT(!beyond.ok() && beyond.error().code() == SLIPWAY_FILE);
+    EXPECT(refused(slipway::Program::load_descriptor(again, before, file.size() + 101), SLIPWAY_FILE));
     ::close(again);
     std::remove(package.c_str());
   }
@@ -117,29 +123,23 @@ void check_sources(const std::string& path, const Bytes& expected) {
 }
 
 void check_errors(const std::string& path) {
-  const auto absent = slipway::Program::load(path + ".none");
-  EXPECT(!absent.ok() && absent.error().code() == SLIPWAY_FILE && !absent.error().fix().empty());
+  EXPECT(refused(slipway::Program::load(path + ".none"), SLIPWAY_FILE));
   Bytes damaged = read(path);
   damaged.resize(damaged.size() / 2);
-  const auto cut = slipway::Program::load(damaged.data(), damaged.size());
-  EXPECT(!cut.ok() && cut.error().code() == SLIPWAY_FILE);
+  EXPECT(refused(slipway::Program::load(damaged.data(), damaged.size()), SLIPWAY_FILE));
   slipway::LoadOptions options;
   options.methods = {"backward"};
-  const auto wrong = slipway::Program::load(path, options);
-  EXPECT(!wrong.ok() && wrong.error().code() == SLIPWAY_USAGE);
+  EXPECT(refused(slipway::Program::load(path, options), SLIPWAY_USAGE));
   auto program = slipway::Program::load(path);
   EXPECT(program.ok() && !program->method("backward").ok());
   auto method = program->method();
   EXPECT(!method->output(0).ok());
-  const auto unset = method->execute();
-  EXPECT(!unset.ok() && unset.error().code() == SLIPWAY_INPUT);
-  const auto none = method->forward({});
-  EXPECT(!none.ok() && none.error().code() == SLIPWAY_INPUT);
+  EXPECT(refused(method->execute(), SLIPWAY_INPUT));
+  EXPECT(refused(method->forward({}), SLIPWAY_INPUT));
   Inputs inputs(*method);
   slipway_tensor tensor = inputs.tensors[0].c_tensor();
   tensor.sizes[tensor.rank - 1] += 1;
-  const auto large = method->set_input(0, slipway::Tensor(tensor));
-  EXPECT(!large.ok() && large.error().code() == SLIPWAY_INPUT);
+  EXPECT(refused(method->set_input(0, slipway::Tensor(tensor)), SLIPWAY_INPUT));
   tensor = inputs.tensors[0].c_tensor();
   tensor.dtype = SLIPWAY_INT32;
   EXPECT(!method->set_input(0, slipway::Tensor(tensor)).ok());
@@ -245,8 +245,7 @@ void check_weights_cache(const std::string& path, const Bytes& expected) {
   }
   std::remove(options.weights_cache.c_str());
   const Bytes file = read(path);
-  const auto refused = slipway::Program::load(file.data(), file.size(), options);
-  EXPECT(!refused.ok() && refused.error().code() == SLIPWAY_USAGE);
+  EXPECT(refused(slipway::Program::load(file.data(), file.size(), options), SLIPWAY_USAGE));
   auto without = slipway::Program::load(path);
   EXPECT(without.ok() && !without->keep_weights().ok());
 }
@@ -264,14 +263,6 @@ Ids after(slipway::Session& session, Ids ids, int count) {
     found.push_back(ids[0]);
   }
   return found;
-}
-
-template <typename Outcome>
-bool refused(const Outcome& outcome, slipway_code code, const std::string& words) {
-  const bool right = !outcome.ok() && outcome.error().code() == code && !outcome.error().fix().empty() &&
-                     outcome.error().message().find(words) != std::string::npos;
-  std::printf("%s", right ? "" : outcome.ok() ? "no error\n" : (outcome.error().message() + "\n").c_str());
-  return right;
 }
 
 // Two texts at once, errors, going back, and texts that were saved.
@@ -319,7 +310,7 @@ void check_sessions(const std::string& path, const std::string& other, const std
   EXPECT(saved.ok() && saved->size() < 15 * 2 * 128 + 64 * 4 + 300);
   const std::string file = path + ".saved";
   EXPECT(session->save(file).ok() && read(file) == Bytes(saved->begin(), saved->end()));
-  EXPECT(refused(session->save(file + "/none"), SLIPWAY_OUTPUT, ""));
+  EXPECT(refused(session->save(file + "/none"), SLIPWAY_OUTPUT));
   EXPECT(second->restore(file).ok() && second->position() == 5);
   EXPECT((after(*second, {*second->sample()}, 5) == Ids(text.begin() + 3, text.begin() + 8)));
   EXPECT(second->restore(*saved).ok() && second->feed({text[2]}).ok() && *second->sample() == text[3]);
