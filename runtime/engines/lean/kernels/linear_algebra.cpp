@@ -21,6 +21,12 @@ constexpr std::size_t kDepth = 384;
 // Fewer rows than this are not worth packing what they are multiplied with.
 constexpr std::size_t kFewRows = 4;
 
+template <typename T, std::size_t Rows>
+void plain_tile(const T* a, std::size_t stride, const T* panel, std::size_t depth, T* c, std::size_t c_stride,
+                std::size_t columns) {
+  matrix_tile<T, 16, Rows, 2>(a, stride, panel, depth, c, c_stride, columns);
+}
+
 template <typename T>
 MatrixTiles<T> tiles() {
 #if XNN_ARCH_X86_64
@@ -31,8 +37,8 @@ MatrixTiles<T> tiles() {
     }
   }
 #endif
-  static constexpr typename MatrixTiles<T>::Function kPlain[] = {
-      matrix_tile<T, 16, 1, 2>, matrix_tile<T, 16, 2, 2>, matrix_tile<T, 16, 3, 2>, matrix_tile<T, 16, 4, 2>};
+  static constexpr typename MatrixTiles<T>::Function kPlain[] = {plain_tile<T, 1>, plain_tile<T, 2>,
+                                                                 plain_tile<T, 3>, plain_tile<T, 4>};
   return {4, 2 * 16 / sizeof(T), kPlain};
 }
 

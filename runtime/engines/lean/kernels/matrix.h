@@ -29,10 +29,12 @@ struct MatrixTiles {
 extern const MatrixTiles<float> kMatrixTilesForAvx2;
 
 // Rows of `a` (`stride` elements apart) times a panel of `depth` rows of Vectors vectors of Bytes bytes,
-// added to `columns` columns of as many rows of `c`. Files of different instruction sets differ in Bytes.
+// added to `columns` columns of as many rows of `c`. To be inlined: the function around it decides on the
+// instructions.
 template <typename T, std::size_t Bytes, std::size_t Rows, std::size_t Vectors>
-void matrix_tile(const T* a, std::size_t stride, const T* panel, std::size_t depth, T* c,
-                 std::size_t c_stride, std::size_t columns) {
+[[gnu::always_inline]] inline void matrix_tile(const T* a, std::size_t stride, const T* panel,
+                                               std::size_t depth, T* c, std::size_t c_stride,
+                                               std::size_t columns) {
   using Vector [[gnu::vector_size(Bytes)]] = T;
   constexpr std::size_t kLanes = Bytes / sizeof(T);
   constexpr std::size_t kColumns = kLanes * Vectors;

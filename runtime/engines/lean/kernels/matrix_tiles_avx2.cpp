@@ -5,9 +5,15 @@
 namespace slipway::lean {
 namespace {
 
-constexpr MatrixTiles<float>::Function kFunctions[] = {
-    matrix_tile<float, 32, 1, 2>, matrix_tile<float, 32, 2, 2>, matrix_tile<float, 32, 3, 2>,
-    matrix_tile<float, 32, 4, 2>, matrix_tile<float, 32, 5, 2>, matrix_tile<float, 32, 6, 2>};
+// The check of a bundle's instructions goes by the name: toolchains/inspect/isa.toml.
+template <std::size_t Rows>
+void tile_on_avx2(const float* a, std::size_t stride, const float* panel, std::size_t depth, float* c,
+                  std::size_t c_stride, std::size_t columns) {
+  matrix_tile<float, 32, Rows, 2>(a, stride, panel, depth, c, c_stride, columns);
+}
+
+constexpr MatrixTiles<float>::Function kFunctions[] = {tile_on_avx2<1>, tile_on_avx2<2>, tile_on_avx2<3>,
+                                                       tile_on_avx2<4>, tile_on_avx2<5>, tile_on_avx2<6>};
 
 }  // namespace
 
