@@ -48,7 +48,7 @@ BATCH = 8 << 20
 
 WORDS = 2400
 """Bytes of words in one command: with the scripts they must stay below the 9,000 that dropbear accepts."""
-_FEW = 1000
+_FEW = 800
 """The same for the longest script, which probes, locks and surveys at once."""
 
 _LEFT = re.compile(r"(incoming|runs|bundles|programs|weights)/[^\s/]+")

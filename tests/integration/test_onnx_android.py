@@ -21,7 +21,7 @@ from toolchains.bundle.builder import build
 from toolchains.compilers import ndk, zig
 from toolchains.inspect import needs
 from toolchains.targets import get_target
-from toolchains.tools import hardening
+from toolchains.tools import hardening, systems
 
 # It fetches 150 MB and builds zig's C++ library. The sample that CI runs is the engine for Linux, in test_onnx.py.
 pytestmark = [pytest.mark.build, pytest.mark.long]
@@ -61,7 +61,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bundle]:
         patch.setenv(tools.VARIABLE, str(root))
         patch.setenv("SLIPWAY_DIST", str(tmp_path_factory.mktemp("dist")))
         # musl has no functions that check sizes.
-        patch.setitem(hardening("bionic"), "promises", [one for one in PROMISES if one != "fortify"])
+        patch.setitem(systems()["hardening"]["bionic"], "promises", [one for one in PROMISES if one != "fortify"])
         yield build(target.name, "onnxruntime")
 
 

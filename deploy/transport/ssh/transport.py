@@ -113,8 +113,8 @@ _PATIENCE = 30.0
 
 _LEAVE = 'test -z "$shell"||exec sh -c "exit 97"\nexec '
 """``$shell`` is csh's own, which goes on behind ``exit``."""
-ROOM = 60
-"""Bytes by which a line is longer than the command."""
+ROOM = len(_LEAVE) + len(shlex.join(marked([])))
+"""Bytes by which a line is longer than the command, at most."""
 
 
 def broken(name: str, error: BaseException | None) -> UnreachableError:
