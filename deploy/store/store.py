@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 BATCH = 8 << 20
 """Bytes after which uploaded blobs are verified and named, so that a break loses no more."""
 
-WORDS = 2400
+WORDS = 2200
 """Bytes of words in one command: with the scripts they must stay below the 9,000 that dropbear accepts."""
-_FEW = 800
+_FEW = 1000
 """The same for the longest script, which probes, locks and surveys at once."""
 
 _LEFT = re.compile(r"(incoming|runs|bundles|programs|weights)/[^\s/]+")
