@@ -114,7 +114,7 @@ static int copy(const char *from) {
   return fclose(file);
 }
 
-/* echo WORDS: one a line, then an error line; signal N; cat FILE; where; sleep */
+/* echo WORDS: one a line, then an error line; exit N; signal N; cat FILE; where; sleep */
 int main(int argc, char **argv) {
   const char *what = argc > 1 ? argv[1] : "";
   if (!strcmp(what, "echo")) {
@@ -122,6 +122,7 @@ int main(int argc, char **argv) {
     fputs("done\n", stderr);
     return 0;
   }
+  if (!strcmp(what, "exit")) return atoi(argv[2]);
   if (!strcmp(what, "signal")) return raise(atoi(argv[2])), 1;
   if (!strcmp(what, "cat")) return copy(argv[2]);
   if (!strcmp(what, "where")) {
