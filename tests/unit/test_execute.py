@@ -110,10 +110,13 @@ def python(code: str, timeout: float = 60) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def test_output_is_told_whole() -> None:
-    """What prints more than it may is ended: test_what_a_program_does_while_it_is_described."""
+def test_output_is_told_whole_or_ended() -> None:
     code, out, err = python("import sys; print('x' * 500_000); sys.stderr.write('y'); sys.exit(3)")
     assert (code, len(out), err) == (3, 500_001, "y")
+    begun = time.monotonic()
+    with pytest.raises(commands.LimitError, match=r"Reading a.pte printed more than 1,048,576 bytes"):
+        python("while True: print('x' * 10_000)")
+    assert time.monotonic() - begun < 30
 
 
 @pytest.mark.parametrize("code", ["while True: pass", "import os, time; os.close(1); os.close(2); time.sleep(300)"])

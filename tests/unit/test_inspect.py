@@ -203,6 +203,7 @@ def test_an_archive_is_read_whole_or_named(flavour: str) -> None:
 )
 def test_damage_is_said(old: bytes, new: bytes, why: str) -> None:
     data = archive(MEMBERS)
+    assert old in data
     with pytest.raises(BuildError, match=why):
         list(members(PATH, data.replace(old, new, 1)))
 

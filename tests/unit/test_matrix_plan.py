@@ -75,6 +75,7 @@ def test_emulated_cpus_are_in_a_matrix_when_they_are_asked_for() -> None:
     ("only", "programs"),
     [
         ("pi & mobilenet*", {"mobilenet_v2-fp32", "mobilenet_v2-qs8"}),
+        ("pi & mlp", {"mlp-fp32", "mlp-qs8"}),
         ("pi & mlp*", {"mlp-fp32", "mlp-qs8"}),
         ("pi & fp16", {"mlp-fp16"}),
         ("pi & mlp-fp16", {"mlp-fp16"}),
@@ -200,6 +201,7 @@ PHONE: Words = {
     [
         ("", True),
         ("  ", True),
+        ("phone", True),
         ("phon", False),
         ("phone & mlp*", True),
         ("phone&!mlp", False),

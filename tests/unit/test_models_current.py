@@ -8,7 +8,7 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -312,7 +312,12 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         raise ExportError(f"{request.name}: Lowering failed.", "no kernel", "another scheme")
 
     monkeypatch.setattr(export, "export_request", fail)
-    monkeypatch.setattr(warm, "attempt", lambda requests, force, at_once: export.attempt(requests, force))
+
+    def attempt(requests: Sequence[Request], force: bool, at_once: int) -> dict[str, SlipwayError]:
+        assert (force, at_once) == (False, 1)
+        return export.attempt(requests, force)
+
+    monkeypatch.setattr(warm, "attempt", attempt)
     monkeypatch.setattr("core.environment.ensure_export", lambda: None)
     return tried
 

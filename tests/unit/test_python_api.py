@@ -67,6 +67,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Library:
 @pytest.fixture
 def package(library: Library, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.syspath_prepend(ROOT / "runtime/bindings/python")
+    assert library.read is None
     yield importlib.import_module("slipway_runtime")
     for name in [name for name in sys.modules if name.partition(".")[0] == "slipway_runtime"]:
         del sys.modules[name]

@@ -128,7 +128,8 @@ def lines_of(**ages: float) -> list[str]:
 
 def test_what_the_device_lists_and_that_packed_weights_go_first() -> None:
     found = parse(lines_of())
-    assert (found.now, len(found.blobs)) == (NOW, 5)
+    size = sum(entry.size for entry in (*found.blobs.values(), *found.weights.values()))
+    assert (found.now, size, len(found.blobs)) == (NOW, 320, 5)
     assert found.files == {f"bundles/{name}/bin/x y": digest for name, digest in (("one", A), ("two", B), ("three", C))}
     assert found.links == {"current/t-e": "one", "previous/t-e": "two"}
     lines = [f"file {size} {NOW - age} 1 weights/{name}" for size, age, name in (

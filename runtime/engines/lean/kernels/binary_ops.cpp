@@ -153,10 +153,12 @@ template <int kPower>
 struct SmallPower {
   template <typename T>
   T operator()(T a, T) const {
-    if constexpr (std::is_same_v<T, float>) {
-      // Rounded once, as the C library does it.
+    if constexpr (kPower == 2) {
+      return a * a;
+    } else if constexpr (std::is_same_v<T, float>) {
+      // In a double, which is as near as the C library's result.
       const double wide = a;
-      return static_cast<float>(kPower == 2 ? wide * wide : wide * wide * wide);
+      return static_cast<float>(wide * wide * wide);
     } else {
       return power_of(a, T(kPower));
     }

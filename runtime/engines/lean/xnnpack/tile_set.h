@@ -45,8 +45,8 @@ using DepthwiseKernel = void (*)(std::size_t channels, std::size_t width, const 
                                  std::size_t output_increment, std::size_t input_offset, const Element* zero,
                                  const Element* limits);
 
-// As XNNPACK calls its kernels of transpositions: `height` rows of `width` elements of 32 bits become
-// columns; strides in bytes.
+// As XNNPACK calls its kernels of transpositions: `height` rows of `width` elements become columns; strides
+// in bytes.
 using Transpose = void (*)(const void* input, void* output, std::size_t input_stride,
                            std::size_t output_stride, std::size_t width, std::size_t height);
 
@@ -96,9 +96,9 @@ struct TileSet {
   PackRows<Half, Half> pack_halves;
   PackRows<float, Half> pack_rounded;
   PackQuads pack_quads;
-  Transpose transpose;
-  // Three rows of 1, 2 or 4 bytes that become columns which lie one behind the other, as an image's colours
-  // do.
+  Transpose transpose;  // of elements of 4 bytes
+  // Three rows of elements of 1, 2 or 4 bytes that become columns which lie one behind the other, as an
+  // image's colours do.
   Transpose interleave[3];
   ScaleChannels scale_channels;
   Tiles<float> tiles;
