@@ -12,6 +12,7 @@ import json
 import re
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Iterable, Sequence
 from importlib import metadata
@@ -178,7 +179,9 @@ def install(lines: Sequence[str], lock: str = "") -> Path:
 def _resolve(lines: Sequence[str]) -> str:
     """The lock of what pip would install for ``lines`` into the exporter's environment, without changing that."""
     note(f"Looking for versions of {', '.join(lines)} that fit the exporter's torch")
-    present = {normal(one.metadata["Name"]): one.version for one in metadata.distributions()}
+    # Of the environment alone: packages of other commands may be on this process's path.
+    there = metadata.distributions(path=[sysconfig.get_path("purelib")])
+    present = {normal(one.metadata["Name"]): one.version for one in there}
     with tempfile.TemporaryDirectory(prefix="slipway-packages-") as temporary:
         constraints, report = Path(temporary) / "constraints.txt", Path(temporary) / "report.json"
         constraints.write_text("".join(f"{name}=={version}\n" for name, version in present.items()), "utf-8")

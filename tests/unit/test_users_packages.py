@@ -199,6 +199,9 @@ def _pip(monkeypatch: pytest.MonkeyPatch, found: list[dict[str, Any]], code: int
 
     def run(argv: list[Any], **_: Any) -> Any:
         called.append([str(word) for word in argv])
+        limits = Path(argv[argv.index("-c") + 1]).read_text().splitlines()
+        assert any(line.startswith("torch==") for line in limits)
+        assert "tokenizers==0.1" not in limits, "another command's packages do not bind the model's"
         Path(argv[argv.index("--report") + 1]).write_text(json.dumps({"install": found}))
         return SimpleNamespace(returncode=code, stderr="WARNING: x\nERROR: ResolutionImpossible\n")
 
@@ -213,6 +216,10 @@ def _found(name: str, version: str, sha256: str = "00") -> dict[str, Any]:
 
 def test_added_packages_are_pinned_beside_the_model(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     called = _pip(monkeypatch, [_found("timm", "1.0.31"), _found("tqdm", "4.70")])
+    group = model.parent / "group" / "tokenizers-0.1.dist-info"
+    group.mkdir(parents=True)
+    (group / "METADATA").write_text("Name: tokenizers\nVersion: 0.1\n")
+    monkeypatch.syspath_prepend(str(group.parent))
     installed = []
 
     def install(lock: Path, venv: Path, *_: object) -> None:
