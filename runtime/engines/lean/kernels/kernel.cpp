@@ -4,6 +4,7 @@
 #include <string>
 
 #include "lean/kernels/elements.h"
+#include "lean/kernels/sharing.h"
 #include "lean/kernels/tensor_iterator.h"
 
 namespace slipway::lean {
@@ -72,7 +73,14 @@ std::uint64_t Scratch::random() {
   return bits ^ (bits >> 31U);
 }
 
+Arguments::Arguments(std::vector<EValue>* values, const std::int32_t* indices, std::size_t count,
+                     Scratch* scratch)
+    : values_(values), indices_(indices), count_(count), scratch_(scratch) {
+  set_threads_of_call(scratch->threads);
+}
+
 Arguments::~Arguments() {
+  set_threads_of_call(nullptr);
   // By their indices: a kernel may have put a number where a tensor was.
   for (const std::int32_t index : scratch_->taken_) {
     if (auto* view = std::get_if<TensorView>(&(*values_)[static_cast<std::size_t>(index)])) {

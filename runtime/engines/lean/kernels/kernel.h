@@ -116,8 +116,7 @@ struct LineDim : Dim {};
 // sizes until the call ends: what a kernel has checked of one of them stays true.
 class Arguments {
  public:
-  Arguments(std::vector<EValue>* values, const std::int32_t* indices, std::size_t count, Scratch* scratch)
-      : values_(values), indices_(indices), count_(count), scratch_(scratch) {}
+  Arguments(std::vector<EValue>* values, const std::int32_t* indices, std::size_t count, Scratch* scratch);
   ~Arguments();
   Arguments(const Arguments&) = delete;
   Arguments& operator=(const Arguments&) = delete;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lean/kernels/elements.h"
+#include "lean/kernels/sharing.h"
 
 namespace slipway::lean {
 namespace {
@@ -20,6 +21,10 @@ template <typename Bits>
 void move_plane(std::uint8_t* to_bytes, const std::uint8_t* from_bytes, Axis a, Axis b) {
   auto* to = reinterpret_cast<Bits*>(to_bytes);
   const auto* from = reinterpret_cast<const Bits*>(from_bytes);
+  for (std::size_t k = 0; k < 2; ++k) {  // of bytes
+    a.steps[k] /= static_cast<std::int64_t>(sizeof(Bits));
+    b.steps[k] /= static_cast<std::int64_t>(sizeof(Bits));
+  }
   const bool fills = b.steps[0] == 1 && b.steps[1] == 0;
   if (!fills && b.size < kShort && a.size > b.size) {
     std::swap(a, b);
@@ -85,6 +90,15 @@ std::size_t Axes::count() const {
       [](std::size_t count, const Axis& axis) { return count * static_cast<std::size_t>(axis.size); });
 }
 
+Axes Axes::part(std::size_t d, std::size_t first, std::size_t last) const {
+  Axes part = *this;
+  part.items[d].size = static_cast<std::int64_t>(last - first);
+  for (std::size_t k = 0; k < start.size(); ++k) {
+    part.start[k] += static_cast<std::int64_t>(first) * items[d].steps[k];
+  }
+  return part;
+}
+
 void Axes::arrange() {
   // By insertion, equals as they came: there are few.
   for (std::size_t i = 1; i < rank; ++i) {
@@ -129,11 +143,12 @@ void Move::prepare(std::size_t element) {
     // The two innermost dimensions are copied together.
     axes_.items[1] = last;
     axes_.items[0] = {1, {}};
+    axes_.rank = 2;
     outer_ = 0;
   } else {
     outer_ -= 2;
   }
-  for (std::size_t i = 0; i < outer_; ++i) {
+  for (std::size_t i = 0; i < axes_.rank; ++i) {
     for (std::int64_t& step : axes_.items[i].steps) {
       step *= static_cast<std::int64_t>(element_);
     }
@@ -144,22 +159,24 @@ void Move::run(std::uint8_t* to, const std::uint8_t* from) const {
   if (axes_.empty) {
     return;
   }
-  // Runs are moved along the axis around them without a walk's step for each.
-  const bool along = run_ != 0 && outer_ != 0;
-  const Axis inner = along ? axes_.items[outer_ - 1] : Axis{1, {}};
-  Walk<2> walk(axes_, outer_ - (along ? 1 : 0));
-  do {
-    std::uint8_t* target = to + walk.offsets[0];
-    const std::uint8_t* source = from + walk.offsets[1];
-    for (std::int64_t i = 0; run_ != 0 && i < inner.size; ++i) {
-      move_bytes(target + i * inner.steps[0], source + i * inner.steps[1], run_);
-    }
-    if (run_ == 0) {
-      in_bits(element_, [&](auto bits) {
-        move_plane<decltype(bits)>(target, source, axes_.items[outer_], axes_.items[outer_ + 1]);
-      });
-    }
-  } while (walk.next());
+  share_axes(axes_, run_ != 0 ? outer_ : axes_.rank, 1, 1, [&](const Axes& axes) {
+    // Runs are moved along the axis around them without a walk's step for each.
+    const bool along = run_ != 0 && outer_ != 0;
+    const Axis inner = along ? axes.items[outer_ - 1] : Axis{1, {}};
+    Walk<2> walk(axes, outer_ - (along ? 1 : 0));
+    do {
+      std::uint8_t* target = to + walk.offsets[0];
+      const std::uint8_t* source = from + walk.offsets[1];
+      for (std::int64_t i = 0; run_ != 0 && i < inner.size; ++i) {
+        move_bytes(target + i * inner.steps[0], source + i * inner.steps[1], run_);
+      }
+      if (run_ == 0) {
+        in_bits(element_, [&](auto bits) {
+          move_plane<decltype(bits)>(target, source, axes.items[outer_], axes.items[outer_ + 1]);
+        });
+      }
+    } while (walk.next());
+  });
 }
 
 void pick_runs(std::size_t element, std::size_t run, const std::uint8_t* from,

@@ -1,6 +1,7 @@
 // Elements moved from one place to another, along steps, in runs as long as they can be.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -54,8 +55,11 @@ struct Axes {
   // Puts them in the first tensor's order, outermost first, and merges them.
   void arrange();
   std::size_t count() const;  // of places
+  // Their places from `first` to before `last` along axis d.
+  Axes part(std::size_t d, std::size_t first, std::size_t last) const;
 
-  std::array<Axis, kMostDims> items;  // as many as `rank` says
+  std::array<Axis, kMostDims> items;    // as many as `rank` says
+  std::array<std::int64_t, 4> start{};  // where the first place lies in each tensor
   std::size_t rank = 0;
   bool empty = false;  // one of them has no elements
 };
@@ -64,7 +68,9 @@ struct Axes {
 template <std::size_t N>
 class Walk {
  public:
-  Walk(const Axes& axes, std::size_t rank) : axes_(axes.items.data()), rank_(rank) {}
+  Walk(const Axes& axes, std::size_t rank) : axes_(axes.items.data()), rank_(rank) {
+    std::copy_n(axes.start.begin(), N, offsets.begin());
+  }
   explicit Walk(const Axes& axes) : Walk(axes, axes.rank) {}
 
   // False behind the last place: there stands the first again.
@@ -103,8 +109,8 @@ class Move {
   std::size_t bytes_together() const { return outer_ == 0 && !axes_.empty ? run_ : 0; }
 
  private:
-  Axes axes_;
-  std::size_t outer_ = 0;  // axes around what is moved at once; their steps count bytes
+  Axes axes_;              // in bytes
+  std::size_t outer_ = 0;  // axes around what is moved at once
   std::size_t element_ = 1;
   std::size_t run_ = 0;  // bytes of the innermost dimension when they lie together on both sides, else 0
 };

@@ -78,21 +78,23 @@ Status normalize_rows(const TensorView& in, std::size_t width, double eps, const
     using T = decltype(zero);
     const std::vector<T> scale = values_of<T>(weight, channels, T(1));
     const std::vector<T> shift = values_of<T>(bias, channels, T(0));
-    std::vector<T> line;
-    for (std::size_t row = 0, rows = in.count() / width; row < rows; ++row) {
-      T* values = row_at(in, row * width, width, &line);
-      T* target = row_at(out, row * width, width, &line);
-      if (in.dtype != dtype_of<T>()) {
-        load(in.dtype, in.data + row * width * size_of(in.dtype), 1, width, values);
+    share(in.count() / width, in.count(), [&](std::size_t first, std::size_t last) {
+      std::vector<T> line;
+      for (std::size_t row = first; row < last; ++row) {
+        T* values = row_at(in, row * width, width, &line);
+        T* target = row_at(out, row * width, width, &line);
+        if (in.dtype != dtype_of<T>()) {
+          load(in.dtype, in.data + row * width * size_of(in.dtype), 1, width, values);
+        }
+        const Moments<T> moments = moments_of(values, width, eps);
+        apply(row, values, moments, scale, shift, target);
+        if (out.dtype != dtype_of<T>()) {
+          store(out.dtype, target, width, out.data + row * width * size_of(out.dtype), 1);
+        }
+        store_one(means, row, static_cast<double>(moments.mean));
+        store_one(rstds, row, static_cast<double>(moments.rstd));
       }
-      const Moments<T> moments = moments_of(values, width, eps);
-      apply(row, values, moments, scale, shift, target);
-      if (out.dtype != dtype_of<T>()) {
-        store(out.dtype, target, width, out.data + row * width * size_of(out.dtype), 1);
-      }
-      store_one(means, row, static_cast<double>(moments.mean));
-      store_one(rstds, row, static_cast<double>(moments.rstd));
-    }
+    });
     return Status();
   });
 }
@@ -185,15 +187,17 @@ Status batch_norm_with(const TensorView& in, const TensorView* weight, const Ten
     if (in.dtype == dtype_of<T>() && out.dtype == in.dtype && in.contiguous() && out.contiguous()) {
       const std::size_t planes = static_cast<std::size_t>(in.sizes[0]) * channels;
       const std::size_t plane = in.count() / planes;
-      for (std::size_t i = 0; i < planes; ++i) {
-        const T* from = in.as<T>() + i * plane;
-        T* to = out.as<T>() + i * plane;
-        const T factor = scale[i % channels];
-        const T offset = shift[i % channels];
-        for (std::size_t k = 0; k < plane; ++k) {
-          to[k] = from[k] * factor + offset;
+      share(planes, in.count(), [&](std::size_t first, std::size_t last) {
+        for (std::size_t i = first; i < last; ++i) {
+          const T* from = in.as<T>() + i * plane;
+          T* to = out.as<T>() + i * plane;
+          const T factor = scale[i % channels];
+          const T offset = shift[i % channels];
+          for (std::size_t k = 0; k < plane; ++k) {
+            to[k] = from[k] * factor + offset;
+          }
         }
-      }
+      });
       return Status();
     }
     const auto of_channels = [](const std::vector<T>& values) {

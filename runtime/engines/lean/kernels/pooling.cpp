@@ -84,16 +84,17 @@ void pool(const TensorView& in, TensorView& out, const std::vector<Span>& rows, 
   TensorView target = with_batch(out);
   const Volume<T> source(with_batch(in));
   Volume<T> result = Volume<T>::results(target, {&source.values});
-  std::size_t number = 0;
-  for (std::int64_t n = 0; n < source.sizes[0]; ++n) {
-    for (std::int64_t c = 0; c < source.sizes[1]; ++c) {
-      const T* plane = source.plane(n, c);
+  const auto planes = static_cast<std::size_t>(source.sizes[0] * source.sizes[1]);
+  share(planes, source.values.size(), [&](std::size_t first, std::size_t last) {
+    for (std::size_t i = first; i < last; ++i) {
+      const T* plane = source.values.data() + i * static_cast<std::size_t>(source.area());
+      std::size_t number = i * rows.size() * columns;
       for (const Span& row : rows) {
         f(plane, row, number, result.values.data() + number);
         number += columns;
       }
     }
-  }
+  });
   result.put(target);
 }
 

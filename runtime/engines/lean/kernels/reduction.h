@@ -67,6 +67,9 @@ class Line {
 
 // Lines of so few elements cost more to begin than to read.
 inline constexpr std::size_t kShortLine = 64;
+// So many lines are followed at once, where they are no longer than so much.
+inline constexpr std::size_t kLinesTogether = 32;
+inline constexpr std::size_t kLongestTogether = 1024;
 
 class Reduction {
  public:
@@ -78,7 +81,7 @@ class Reduction {
   void each(const TensorView& in, TensorView& out, F f) {
     const auto in_size = static_cast<std::int64_t>(size_of(in.dtype));
     const auto out_size = static_cast<std::int64_t>(size_of(out.dtype));
-    visit_rows(in, out,
+    visit_rows(in, out, false,
                [&](const std::uint8_t* from, std::int64_t step, std::uint8_t* to, std::int64_t to_step,
                    std::size_t length) {
                  for (std::size_t i = 0; i < length; ++i, from += step * in_size, to += to_step * out_size) {
@@ -116,12 +119,16 @@ class Reduction {
   }
 
  private:
-  // Calls f(first line's first element, step to the next line, first result, step to the next, how many).
+  // Calls f(first line's first element, step to the next line, first result, step to the next, how many);
+  // side by side, if it may.
   template <typename F>
-  void visit_rows(const TensorView& in, TensorView& out, F f) {
-    for_each_row(out, std::array<Operand, 1>{{{in.data, in.dtype, kept_}}},
-                 [&](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& steps,
-                     std::size_t length) { f(from[0], steps[0], to, to_step, length); });
+  void visit_rows(const TensorView& in, TensorView& out, bool shared, const F& f) {
+    for_each_row(
+        out, std::array<Operand, 1>{{{in.data, in.dtype, kept_}}},
+        [&](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& steps, std::size_t length) {
+          f(from[0], steps[0], to, to_step, length);
+        },
+        kLinesTogether, shared ? reduced_.count() : 0);
   }
 
   // Writes what of_line(line) makes of each line; where lines are short or lie across memory, what
@@ -131,12 +138,13 @@ class Reduction {
     const auto in_size = static_cast<std::int64_t>(size_of(in.dtype));
     const auto out_size = static_cast<std::int64_t>(size_of(out.dtype));
     const bool is_short = reduced_.count() <= kShortLine;
-    visit_rows(in, out,
+    const bool several = out.count() > 1;
+    visit_rows(in, out, true,
                [&](const std::uint8_t* from, std::int64_t step, std::uint8_t* to, std::int64_t to_step,
                    std::size_t length) {
                  const bool across =
                      step == 1 && reduced_.rank != 0 && reduced_.items[reduced_.rank - 1].steps[0] != 1;
-                 const bool together = length > 1 && (is_short || across);
+                 const bool together = several && (is_short || across);
                  const std::size_t most = together ? kBlock : 1;
                  for (std::size_t done = 0; done < length; done += most) {
                    const std::size_t count = length - done < most ? length - done : most;
@@ -221,10 +229,6 @@ class Reduction {
   Axes reduced_;
 };
 
-// So many lines are followed at once, where they are no longer than so much.
-inline constexpr std::size_t kLinesTogether = 32;
-inline constexpr std::size_t kLongestTogether = 1024;
-
 // Copies the lines of `in` along `dim`, converted to T, gives them to a function that writes over them, and
 // writes them to the same lines of `out`, which has in's shape. Lines that are short, or lie across memory,
 // go to many(elements, length): element `place` of line `i` is elements[place * kLinesTogether + i]. Others
@@ -240,10 +244,10 @@ Status along(const TensorView& in, TensorView& out, std::size_t dim, One one, Ma
   lines.sizes[dim] = 1;
   const bool there = out.dtype == dtype_of<T>() && out_step == 1;
   const bool fits = length <= kLongestTogether && (length <= kShortLine || in_step != 1);
-  std::vector<T> copied(fits ? length * kLinesTogether : there ? 0 : length);
   for_each_row(
       lines, std::array<Operand, 2>{whole(in), whole(out)},
       [&](const std::uint8_t*, std::int64_t, const auto& at, const auto& steps, std::size_t count) {
+        std::vector<T> copied(fits ? length * kLinesTogether : there ? 0 : length);
         for (std::size_t done = 0; done < count;) {
           const auto first = static_cast<std::int64_t>(done);
           const std::uint8_t* from = at[0] + first * steps[0] * in_size;
@@ -272,7 +276,8 @@ Status along(const TensorView& in, TensorView& out, std::size_t dim, One one, Ma
           }
           ++done;
         }
-      });
+      },
+      kLinesTogether, length);
   return {};
 }
 

@@ -123,17 +123,17 @@ template <typename T, std::size_t N>
 void map_in(const Target& out, const std::array<Operand, N>& operands, Loop<T> loop, const void* context) {
   // Enough for a call of the loop to take no time; and a few of them fit into the smallest first cache.
   constexpr std::size_t kTogether = kBlock * sizeof(std::int64_t) / sizeof(T);
-  T blocks[N][kTogether];
-  T result[kTogether];
   const DType dtype = out.operand.dtype;
   const auto out_size = static_cast<std::int64_t>(size_of(dtype));
   Axes axes = detail::axes_of(out, operands.data(), N);
   bool begins[N] = {};  // with every row of `joined` elements
   const std::size_t joined = join_rows(&axes, N, begins);
   const std::size_t block = joined == 0 ? kTogether : kTogether / joined * joined;
-  detail::visit_rows(
-      axes, out, operands,
+  detail::share_rows(
+      axes, out, operands, block, 1,
       [&](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& steps, std::size_t length) {
+        T blocks[N][kTogether];
+        T result[kTogether];
         const bool there = dtype == dtype_of<T>() && to_step == 1;
         bool all = there;
         std::array<bool, N> lies{};
@@ -185,8 +185,8 @@ bool map_narrow(const Target& out, const std::array<Operand, N>& operands, const
     fits = fits && operands[k].dtype == dtype && row.steps[k + 1] == 1;
   }
   if (fits) {
-    detail::visit_rows(
-        axes, out, operands,
+    detail::share_rows(
+        axes, out, operands, kBlock, 1,
         [&](std::uint8_t* to, std::int64_t, const auto& from, const auto&, std::size_t length) {
           const void* inputs[N];
           std::copy_n(from.data(), N, inputs);

@@ -14,9 +14,13 @@
 #include "lean/kernels/elements.h"
 #include "lean/kernels/kernel.h"
 #include "lean/kernels/moves.h"
+#include "lean/kernels/sharing.h"
 #include "slipway/status.h"
 
 namespace slipway::lean {
+
+// Elements converted at once.
+inline constexpr std::size_t kBlock = 256;
 
 // A tensor as seen from the shape it is broadcast to: steps in elements along each dimension of that shape.
 struct Operand {
@@ -69,7 +73,8 @@ Axes axes_of(const Target& out, const Operand* operands, std::size_t count);
 
 // const_cast: targets are outputs.
 template <std::size_t N, typename Visit>
-void visit_rows(const Axes& axes, const Target& out, const std::array<Operand, N>& operands, Visit visit) {
+void visit_rows(const Axes& axes, const Target& out, const std::array<Operand, N>& operands,
+                const Visit& visit) {
   static_assert(N <= 3);
   if (axes.empty) {
     return;
@@ -88,16 +93,21 @@ void visit_rows(const Axes& axes, const Target& out, const std::array<Operand, N
           row.steps[0], in, in_steps, static_cast<std::size_t>(row.size));
   } while (walk.next());
 }
+
+template <std::size_t N, typename Visit>
+void share_rows(const Axes& axes, const Target& out, const std::array<Operand, N>& operands, std::size_t unit,
+                std::size_t cost, const Visit& visit) {
+  share_axes(axes, axes.rank, unit, cost, [&](const Axes& part) { visit_rows(part, out, operands, visit); });
+}
 }  // namespace detail
 
-// Calls visit(out, out_step, in, in_steps, length) for every row. Steps are in elements.
+// Calls visit(out, out_step, in, in_steps, length) for every row, or parts of them that begin at multiples of
+// `unit`; side by side where that is worth it, if an element is worth `cost`. Steps are in elements.
 template <std::size_t N, typename Visit>
-void for_each_row(const Target& out, const std::array<Operand, N>& operands, Visit visit) {
-  detail::visit_rows(detail::axes_of(out, operands.data(), N), out, operands, visit);
+void for_each_row(const Target& out, const std::array<Operand, N>& operands, const Visit& visit,
+                  std::size_t unit = kBlock, std::size_t cost = 1) {
+  detail::share_rows(detail::axes_of(out, operands.data(), N), out, operands, unit, cost, visit);
 }
-
-// Elements converted at once.
-inline constexpr std::size_t kBlock = 256;
 
 // Computes `count` elements of `result` from as many of each input; `context` is whatever else it needs.
 template <typename T>

@@ -1,0 +1,51 @@
+// A kernel's work, divided among the threads of the call that it computes.
+#pragma once
+
+#include <pthreadpool.h>
+
+#include <cstddef>
+
+#include "lean/kernels/moves.h"
+
+namespace slipway::lean {
+
+// Threads that kernels called on this thread share their work with; nullptr: none.
+void set_threads_of_call(pthreadpool_t threads);
+
+// Whether work on so many elements is worth waking other threads.
+bool worth_sharing(std::size_t elements);
+
+// Calls work(context, first, last) for parts that make up [0, count), side by side, when work on so many
+// elements in all is worth it. Parts write to places of their own: any number of threads gives the same bits.
+void share(std::size_t count, std::size_t elements, void (*work)(const void*, std::size_t, std::size_t),
+           const void* context);
+template <typename F>
+void share(std::size_t count, std::size_t elements, const F& work) {
+  share(
+      count, elements,
+      [](const void* context, std::size_t first, std::size_t last) {
+        (*static_cast<const F*>(context))(first, last);
+      },
+      &work);
+}
+
+// The axis along which the places are divided best.
+std::size_t shared_axis(const Axes& axes, std::size_t rank, std::size_t unit);
+
+// Calls f(part) for parts of the places, of which each is worth `cost` elements. The outermost `rank` axes
+// may be divided, the last of all at multiples of `unit`.
+template <typename F>
+void share_axes(const Axes& axes, std::size_t rank, std::size_t unit, std::size_t cost, const F& f) {
+  const std::size_t elements = axes.count() * cost;
+  if (rank == 0 || !worth_sharing(elements)) {
+    return f(axes);
+  }
+  const std::size_t d = shared_axis(axes, rank, unit);
+  const auto size = static_cast<std::size_t>(axes.items[d].size);
+  const std::size_t each = d + 1 == axes.rank ? unit : 1;
+  share((size + each - 1) / each, elements, [&](std::size_t first, std::size_t last) {
+    f(axes.part(d, first * each, last * each < size ? last * each : size));
+  });
+}
+
+}  // namespace slipway::lean
