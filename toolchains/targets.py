@@ -218,8 +218,7 @@ def get_target(name: str) -> Target:
         return targets[name]
     # What works first, and before others what two swapped letters make of it.
     meant = sorted(
-        near(name, targets),
-        key=lambda other: (not targets[other].working_engines, sorted(other) != sorted(name)),
+        near(name, targets), key=lambda other: (not targets[other].working_engines, sorted(other) != sorted(name))
     )
     cause = did_you_mean(meant) or f"targets are {', '.join(targets)}"
     raise ConfigError(f"There is no target {name!r}.", cause, "./inv targets")

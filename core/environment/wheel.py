@@ -59,9 +59,7 @@ def files() -> Iterator[tuple[str, Path]]:
 
 
 def build_wheel(
-    wheel_directory: str,
-    _config_settings: dict[str, Any] | None = None,
-    _metadata_directory: str | None = None,
+    wheel_directory: str, _config_settings: dict[str, Any] | None = None, _metadata_directory: str | None = None
 ) -> str:
     """Write the wheel into a folder; its file name (PEP 427)."""
     project = toml((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -121,9 +121,7 @@ class Session:
                 outputs = collect.compare_all(answer, folder, self.job)
         before, once = self.conditions, settings.model_copy(update=ONCE)
         others, self.methods = collect.compared(
-            self.job.cases,
-            lambda case: again(once, case),
-            lambda said, to: self.fetch(there, said, to),
+            self.job.cases, lambda case: again(once, case), lambda said, to: self.fetch(there, said, to)
         )
         self.conditions = before
         return outputs + others, tuple(f"{self.key}/{name}" for name in files)

@@ -70,13 +70,7 @@ def parse(lines: Iterable[str]) -> Listing:
     return found
 
 
-def plan(
-    listing: Listing,
-    *,
-    max_bytes: float,
-    max_days: float,
-    in_use: Collection[str] = (),
-) -> list[str]:
+def plan(listing: Listing, *, max_bytes: float, max_days: float, in_use: Collection[str] = ()) -> list[str]:
     """Paths below the root to remove.
 
     Args:

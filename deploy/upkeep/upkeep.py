@@ -94,10 +94,7 @@ def _opened(device: Device) -> Iterator[tuple[Transport, Store, Survey, Deadline
         ConfigError: the device has no store. DeviceBusyError: others use it.
     """
     ready(device)
-    with (
-        borrowed(device, _WAIT, console.note) as held,
-        open_device(held, Deadline.after(device.timeout)) as transport,
-    ):
+    with borrowed(device, _WAIT, console.note) as held, open_device(held, Deadline.after(device.timeout)) as transport:
         deadline = Deadline.after(device.timeout)
         facts = probe(transport, device_root(device), None, deadline)
         with Store(transport, facts.root) as store:

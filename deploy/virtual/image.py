@@ -212,9 +212,7 @@ def load_order(required: Iterable[str], modules: Mapping[str, Path], builtin: fr
         file = modules.get(name)
         if file is None:
             raise ConfigError(
-                f"The kernel's package has no module {name}.",
-                f"needed by {because}",
-                "fix deploy/virtual/virtual.toml",
+                f"The kernel's package has no module {name}.", f"needed by {because}", "fix deploy/virtual/virtual.toml"
             )
         info = modinfo(read_module(file))
         before = [word for value in info.get("depends", []) for word in value.split(",") if word]

@@ -269,12 +269,7 @@ class Gap:
         }
 
 
-def compare(
-    given: Sequence[Value],
-    names: Mapping[int, str],
-    record: Path,
-    program: Path | None,
-) -> tuple[Gap, ...]:
+def compare(given: Sequence[Value], names: Mapping[int, str], record: Path, program: Path | None) -> tuple[Gap, ...]:
     """The gap of every operator whose result is known on both sides, in the order in which they ran.
 
     Args:

@@ -71,11 +71,7 @@ _KNOWN = (
         "a tensor repeats its numbers without a copy (expand), or is sparse: ExecuTorch has neither",
         "x.contiguous() after expand, of an example input, too; a dense tensor instead of a sparse one",
     ),
-    (
-        r"Missing out variants",
-        "ExecuTorch has no kernel for an operator, and no partitioner takes it",
-        _OPERATOR,
-    ),
+    (r"Missing out variants", "ExecuTorch has no kernel for an operator, and no partitioner takes it", _OPERATOR),
     (
         r"Unsupported control flow operator",
         "ExecuTorch has torch.cond, map and scan, and no while_loop",

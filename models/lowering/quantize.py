@@ -276,13 +276,7 @@ def _as_it_is(model: Prepared) -> Quantized:
     return Quantized(program, model.inputs, scheme=_own_scheme(program) if owner else None)
 
 
-def apply(
-    model: Prepared,
-    scheme: Scheme,
-    options: Options,
-    *,
-    again: bool = False,
-) -> Quantized:
+def apply(model: Prepared, scheme: Scheme, options: Options, *, again: bool = False) -> Quantized:
     """Represent ``model`` as ``scheme`` says and export it. The module itself may be changed by this.
 
     Args:

@@ -173,15 +173,7 @@ def unet() -> tuple[Any, ...]:
 # MobileNetV2 (Sandler et al., "MobileNetV2: Inverted Residuals and Linear Bottlenecks", CVPR 2018). Layers and names of
 # parameters are torchvision's, so that its published weights load. Expansion, output channels, repeats, first stride:
 # the paper's table 2.
-_ROWS = (
-    (1, 16, 1, 1),
-    (6, 24, 2, 2),
-    (6, 32, 3, 2),
-    (6, 64, 4, 2),
-    (6, 96, 3, 1),
-    (6, 160, 3, 2),
-    (6, 320, 1, 1),
-)
+_ROWS = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 _STEM, _LAST = 32, 1280
 
 

@@ -73,9 +73,7 @@ def run(file: Path, *, inputs: Sequence[Path] = (), shapes: str = "") -> Referen
     files = [TensorFile.model_validate(one) for one in answer["outputs"]]
     near = [_tolerance(folder / one.file, one, quantized=answer["quantized"]) for one in files]
     return Reference(
-        tuple(folder / one.file for one in files),
-        as_moved(near, answer["moves"]),
-        engine(answer["version"]),
+        tuple(folder / one.file for one in files), as_moved(near, answer["moves"]), engine(answer["version"])
     )
 
 

@@ -266,12 +266,7 @@ def _found(scheme: Scheme, moves: Measured, flips_allowed: int) -> str:
 
 
 def of_outputs(
-    scheme: Scheme,
-    outputs: Sequence[Any],
-    steps: Sequence[float | None],
-    *,
-    shallow: bool = False,
-    flip: float = 0.0,
+    scheme: Scheme, outputs: Sequence[Any], steps: Sequence[float | None], *, shallow: bool = False, flip: float = 0.0
 ) -> tuple[Tolerance, ...]:
     """One tolerance an output.
 

@@ -160,18 +160,7 @@ def resolve(
     if zoo is None and _is_anothers(programs / f"{label}{rest}", source):
         label += f"-{sha256_bytes(os.fsencode(source))[:6]}"
     name = label + rest
-    return Request(
-        model,
-        name,
-        kind,
-        source,
-        function,
-        zoo,
-        offered,
-        chosen,
-        programs / name,
-        format,
-    )
+    return Request(model, name, kind, source, function, zoo, offered, chosen, programs / name, format)
 
 
 _named: dict[Path, Path] = {}

@@ -122,13 +122,7 @@ class Found:
     of: int
 
 
-def read(
-    data: str,
-    examples: Sequence[Any],
-    most: int,
-    how: Preparation = _USUAL,
-    names: Sequence[str] = (),
-) -> Found:
+def read(data: str, examples: Sequence[Any], most: int, how: Preparation = _USUAL, names: Sequence[str] = ()) -> Found:
     """Up to ``most`` samples of a ``.npz`` file, a folder or a function.
 
     Args:

@@ -246,12 +246,7 @@ def _noting(function: Any) -> Any:
 
 
 # Module -> the function that opens a file in compiled code.
-_COMPILED = {
-    "safetensors": "safe_open",
-    "safetensors.torch": "safe_open",
-    "torch": "from_file",
-    "torch.jit": "load",
-}
+_COMPILED = {"safetensors": "safe_open", "safetensors.torch": "safe_open", "torch": "from_file", "torch.jit": "load"}
 
 
 @functools.cache

@@ -91,11 +91,7 @@ def _environment() -> dict[str, str]:
 
 
 def conan(
-    args: Sequence[str | os.PathLike[str]],
-    *,
-    log: Path,
-    what: str = "",
-    heard: Callable[[str], None] | None = None,
+    args: Sequence[str | os.PathLike[str]], *, log: Path, what: str = "", heard: Callable[[str], None] | None = None
 ) -> str:
     """Run ``conan ARGS...`` and return its result (``--format=json``); its messages go to ``log``.
 

@@ -175,10 +175,7 @@ exit 1
 
 _DARWIN = "lib/libc/include/any-darwin-any"
 """zig's headers of Apple's C library, one set for all of Apple's systems; zig takes them for macOS alone by itself."""
-_AVAILABILITY = [
-    "-U_LIBCPP_HAS_VENDOR_AVAILABILITY_ANNOTATIONS",
-    "-D_LIBCPP_HAS_VENDOR_AVAILABILITY_ANNOTATIONS=1",
-]
+_AVAILABILITY = ["-U_LIBCPP_HAS_VENDOR_AVAILABILITY_ANNOTATIONS", "-D_LIBCPP_HAS_VENDOR_AVAILABILITY_ANNOTATIONS=1"]
 """libc++ is the device's own: with these, its headers use nothing that the C++ library of the least iOS lacks. zig
 turns that off, because it links its own libc++ elsewhere."""
 _NO_SDK = (

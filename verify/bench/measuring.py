@@ -38,6 +38,8 @@ THREADS = (1, 2)
 QUIET = 0.25
 """Processors that others may use while a program is measured; beyond that it is measured again."""
 _WARMUP = 3
+_SETTLING_MS = 250.0
+"""Of executions before those that count: so long the kernel, and a virtual machine's host, may take to part threads."""
 _EXECUTIONS = (5, 2000)
 """Of one process: at least, and at most."""
 _BACKED = 256 << 20
@@ -129,7 +131,7 @@ class Measured(BaseModel):
     figures: dict[str, Figure]
     """By runtime."""
     others: float = 0.0
-    """Processors that other processes used meanwhile."""
+    """Processors that other processes used meanwhile, or that a virtual machine was short of."""
 
 
 def apart(prefix: str, floats: Sequence[Path]) -> float:
@@ -167,6 +169,13 @@ def _all_busy() -> float:
     return (user + nice + system + irq + soft) / os.sysconf("SC_CLK_TCK")
 
 
+def _withheld(runner: Sequence[str | Path]) -> float:
+    """Processors that the threads are short of: a virtual machine's host may have two of them share one."""
+    done = run_command([*runner, "--roofline", f"--cpu_threads={THREADS[-1]}", "--json"], error=BuildError)
+    alone, all_ = (one["gflops"] for one in json.loads(done.stdout)["roofline"])
+    return round(min(THREADS[-1], os.cpu_count() or 1) - float(all_ / alone), 2)
+
+
 def _our_busy() -> float:
     return sum(
         used.ru_utime + used.ru_stime
@@ -187,7 +196,8 @@ def measure(subject: Subject, rounds: int) -> Measured:
     found = {name: Figure(error=why) for name, why in subject.missing.items()}
     executions, far = {}, {}
     answers: dict[str, dict[int, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
-    busy = Busy()
+    busy, lean = Busy(), subject.cases[LEAN].runner
+    withheld = _withheld(lean)
     # Beside the programs: a cache of weights is as large as they, and /tmp may be memory.
     with tempfile.TemporaryDirectory(prefix=".measuring-", dir=dist_part("nets")) as place:
         flags = {name: [flag.format(place=place) for flag in case.flags] for name, case in subject.cases.items()}
@@ -202,11 +212,13 @@ def measure(subject: Subject, rounds: int) -> Measured:
         turns = [(name, threads) for name in executions for threads in THREADS]
         for name, threads in (turn for _ in range(rounds) for turn in random.sample(turns, len(turns))):
             back_memory()
-            one = subject.cases[name].run(threads, executions[name], _WARMUP, *flags[name])
+            warmup = max(_WARMUP, int(executions[name] * _SETTLING_MS / subject.aim_ms))
+            one = subject.cases[name].run(threads, executions[name], warmup, *flags[name])
             answers[name][threads].append(one)
     found |= {name: subject.cases[name].figure(some, far[name]) for name, some in answers.items()}
     names = [*subject.cases, *subject.missing]
-    return Measured(figures={name: found[name] for name in names}, others=busy.others())
+    others = max(busy.others(), withheld, _withheld(lean))
+    return Measured(figures={name: found[name] for name in names}, others=others)
 
 
 def fitting(aim_ms: float, one_ms: float) -> int:

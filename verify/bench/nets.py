@@ -175,8 +175,10 @@ def export(programs: Sequence[Exported]) -> dict[str, Made]:
 SHORT_OF = (Table("docs/speed.md", "short"), Table("docs/speed.md", "short-avx2"))
 """With AVX-512, and without: the kernels are others."""
 UPSTREAM, CACHED = "executorch", "lean, cached"
-AIMS = {"p50_ms": 0.80, "load_ms": 0.35, "cached": 0.15, "peak_rss_bytes": 0.80}
+AIMS = {"p50_ms": 0.65, "load_ms": 0.35, "cached": 0.10, "peak_rss_bytes": 0.75}
 """Geometric means to stay under."""
+SCHEME_AIMS = {"qs8": 0.80, "qd8_qc8w": 0.70, "qd8_qb4w": 0.70}
+"""Of the p50 in schemes where upstream's kernels are as narrow as ours."""
 MANY = 30
 """Programs, above which there are means alone."""
 SLOW = 1.05
@@ -214,9 +216,10 @@ def _measured(rows: Sequence[Row]) -> list[Row]:
     return [one for one in rows if all(figure.p50_ms for figure in one[1].figures.values())]
 
 
-def _mean(rows: Sequence[Row], metric: str, threads: int) -> str:
+def _mean(rows: Sequence[Row], name: str, metric: str, threads: int) -> str:
     value = statistics.geometric_mean(ratio(seen, metric, threads) for _, seen in rows)
-    return f"{value:.2f}" + ("" if value <= AIMS[metric] else " (!)")
+    aim = SCHEME_AIMS.get(name, AIMS[metric]) if metric == "p50_ms" else AIMS[metric]
+    return f"{value:.2f}" + ("" if value <= aim else " (!)")
 
 
 def _slow(rows: Sequence[Row], named: bool) -> str:
@@ -236,7 +239,7 @@ def short(rows: Sequence[Row]) -> list[list[str]]:
         [
             name,
             str(len(group)),
-            *(_mean(group, metric, threads) for metric, threads in COLUMNS.values()),
+            *(_mean(group, name, metric, threads) for metric, threads in COLUMNS.values()),
             _slow(group, named=False) if name != "all" else _slow(group, named=True).partition(":")[0],
         ]
         for name, group in [*groups, *([("all", found)] if len(groups) > 1 else [])]
@@ -298,5 +301,5 @@ def _about(on: str, rounds: int) -> str:
     aims = ", ".join(f"{name.partition('_')[0]} {value}" for name, value in AIMS.items())
     return (
         f"lean : executorch; {rounds} rounds of both engines in turns and random order; load and peak RSS with "
-        f"{THREADS[-1]} threads; {on}; (!) above the aim ({aims})"
+        f"{THREADS[-1]} threads; {on}; (!) above the aim ({aims}; p50 of qs8 0.80, qd8 0.70)"
     )

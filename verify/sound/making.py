@@ -193,10 +193,7 @@ def settings(**options: Any) -> Any:
     from executorch.exir.passes import MemoryPlanningPass
     from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
 
-    planning = {
-        "alloc_graph_input": options.pop("inputs", True),
-        "alloc_graph_output": options.pop("outputs", True),
-    }
+    planning = {"alloc_graph_input": options.pop("inputs", True), "alloc_graph_output": options.pop("outputs", True)}
     own = ("memory_planning_algo", "alignment", "share_mutable_buffers")
     planning |= {name: options.pop(name) for name in own if name in options}
     names = options.pop("state", [])

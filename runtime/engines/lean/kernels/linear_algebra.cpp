@@ -268,10 +268,7 @@ Status cdist(const TensorView& a, const TensorView& b, double p, Unused /*comput
   Shape shape = batch;
   shape.push_back(a.sizes[a.rank - 2U]);
   shape.push_back(b.sizes[b.rank - 2U]);
-  const Status resized = resize(&out, shape);
-  if (!resized.ok() || out.count() == 0) {
-    return resized;
-  }
+  SLIPWAY_RETURN_IF_EMPTY(resize(&out, shape), out);
   const auto rows = static_cast<std::size_t>(shape[batch.size()]);
   const auto columns = static_cast<std::size_t>(shape[batch.size() + 1]);
   const auto width = static_cast<std::size_t>(a.sizes[a.rank - 1U]);

@@ -233,10 +233,7 @@ Status adaptive_avg_pool(const TensorView& in, const std::vector<std::int64_t>& 
   if (!is_image(in) || output_size.size() != 2 || output_size[0] < 0 || output_size[1] < 0) {
     return cannot(in);
   }
-  const Status resized = resize(&out, shape_of(in, output_size[0], output_size[1]));
-  if (!resized.ok() || out.count() == 0) {
-    return resized;
-  }
+  SLIPWAY_RETURN_IF_EMPTY(resize(&out, shape_of(in, output_size[0], output_size[1])), out);
   return in.count() == 0 ? cannot(in)
                          : average(in, even_spans(in.sizes[in.rank - 2U], output_size[0]),
                                    even_spans(in.sizes[in.rank - 1U], output_size[1]), out,
@@ -291,10 +288,7 @@ Status max_pool_backward(const TensorView& gradient, const TensorView& in, Unuse
   if (!is_image(in) || gradient.shape() != indices.shape() || gradient.rank != in.rank) {
     return cannot(in);
   }
-  const Status resized = resize(&out, in.shape());
-  if (!resized.ok() || out.count() == 0) {
-    return resized;
-  }
+  SLIPWAY_RETURN_IF_EMPTY(resize(&out, in.shape()), out);
   return in_floats(gradient.dtype, [&](auto zero) {
     using T = decltype(zero);
     const Volume<T> error(with_batch(gradient));

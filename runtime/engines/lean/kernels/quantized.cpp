@@ -186,10 +186,7 @@ Status embedding_of(const TensorView& weight, const TensorView& scales, const Te
   }
   Shape shape = indices.shape();
   shape.push_back(static_cast<std::int64_t>(width));
-  const Status resized = resize(&out, shape);
-  if (!resized.ok() || out.count() == 0) {
-    return resized;
-  }
+  SLIPWAY_RETURN_IF_EMPTY(resize(&out, shape), out);
   std::vector<std::int64_t> rows(indices.count());
   load(indices.dtype, indices.data, 1, rows.size(), rows.data());
   const std::vector<float> scale = elements_of<float>(scales);
@@ -281,10 +278,7 @@ Status mixed_mm(const TensorView& in, const TensorView& weight, const TensorView
   }
   Shape shape = in.shape();
   shape.back() = weight.sizes[transposed ? 0 : 1];
-  const Status resized = resize(&out, shape);
-  if (!resized.ok() || out.count() == 0) {
-    return resized;
-  }
+  SLIPWAY_RETURN_IF_EMPTY(resize(&out, shape), out);
   const auto n = static_cast<std::size_t>(shape.back());
   const Values<float> values(in);
   Values<float> result(out, {&values});

@@ -32,6 +32,15 @@ struct Operand {
 // What a kernel answers when its arguments do not go together.
 Status mismatch(std::string what);
 
+// Leaves the kernel when a tensor could not be given its shape, or there is nothing to compute from or in it.
+#define SLIPWAY_RETURN_IF_EMPTY(resized, tensor) \
+  do {                                           \
+    SLIPWAY_RETURN_IF_ERROR(resized);            \
+    if ((tensor).count() == 0) {                 \
+      return {};                                 \
+    }                                            \
+  } while (false)
+
 // The whole of `in`, steps along its own dimensions.
 Operand whole(const TensorView& in);
 

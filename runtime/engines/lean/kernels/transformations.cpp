@@ -83,10 +83,7 @@ Status tril(const TensorView& in, std::int64_t diagonal, TensorView& out) {
   if (in.rank < 2) {
     return mismatch("a tensor of " + to_text(in.shape()) + " has no triangle");
   }
-  const Status resized = resize(&out, in.shape());
-  if (!resized.ok() || out.count() == 0) {
-    return resized;
-  }
+  SLIPWAY_RETURN_IF_EMPTY(resize(&out, in.shape()), out);
   fill(out, {0, 0, true});
   const std::int64_t rows = in.sizes[in.rank - 2U];
   const std::int64_t columns = in.sizes[in.rank - 1U];

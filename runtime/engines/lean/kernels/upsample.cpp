@@ -54,10 +54,7 @@ std::int64_t pixel_at(T coordinate, std::int64_t size) {
 Status nearest(const TensorView& in, const std::vector<std::int64_t>& sizes, const EValue& scale_factors,
                TensorView& out) {
   const std::vector<double> factors = factors_of(scale_factors);
-  const Status done = resize_image(in, sizes, factors, &out);
-  if (!done.ok() || out.count() == 0) {
-    return done;
-  }
+  SLIPWAY_RETURN_IF_EMPTY(resize_image(in, sizes, factors, &out), out);
   if (in.dtype != out.dtype) {
     return mismatch("an image is resized into another type");
   }
@@ -178,10 +175,7 @@ Status resample(const TensorView& in, const std::vector<double>& factors, bool c
 Status bilinear(const TensorView& in, const std::vector<std::int64_t>& sizes, bool corners,
                 const EValue& scale_factors, TensorView& out) {
   const std::vector<double> factors = factors_of(scale_factors);
-  const Status done = resize_image(in, sizes, factors, &out);
-  if (!done.ok() || out.count() == 0) {
-    return done;
-  }
+  SLIPWAY_RETURN_IF_EMPTY(resize_image(in, sizes, factors, &out), out);
   return resample(in, factors, corners, out, [corners](std::int64_t from, std::int64_t to, auto scale) {
     return neighbours(from, to, scale, corners);
   });
@@ -309,10 +303,7 @@ Status grid_sampler(const TensorView& in, const TensorView& grid, std::int64_t m
       in.sizes[2] == 0 || in.sizes[3] == 0 || mode < 0 || mode > 2 || padding < 0 || padding > 2) {
     return mismatch("cannot sample " + to_text(in.shape()) + " at " + to_text(grid.shape()));
   }
-  const Status resized = resize(&out, Shape{in.sizes[0], in.sizes[1], grid.sizes[1], grid.sizes[2]});
-  if (!resized.ok() || out.count() == 0) {
-    return resized;
-  }
+  SLIPWAY_RETURN_IF_EMPTY(resize(&out, Shape{in.sizes[0], in.sizes[1], grid.sizes[1], grid.sizes[2]}), out);
   return in_floats(in.dtype, [&](auto zero) {
     using T = decltype(zero);
     const Volume<T> source(in);

@@ -302,7 +302,9 @@ void set_blocks(xnn_operator* op, compute_parameters* compute, std::size_t threa
   if (gathers) {
     const igemm_context& igemm = op->context.igemm.igemm;
     read_panels(igemm, &work);
-    work.depth = igemm.kc * igemm.ks >> igemm.log2_csize;
+    // Kernels take some channels of a pixel at once, whether it has them or not.
+    const std::size_t together = std::size_t{op->ukernel.igemm.kr} << igemm.log2_csize;
+    work.depth = ceiling(igemm.kc, together) * igemm.ks >> igemm.log2_csize;
     work.tile = tile_rows(igemm);
     work.row_bytes = igemm.kc * own_pixels(*op);
   } else {
