@@ -128,6 +128,10 @@ void map_in(const Target& out, const std::array<Operand, N>& operands, Loop<T> l
   Axes axes = detail::axes_of(out, operands.data(), N);
   bool begins[N] = {};  // with every row of `joined` elements
   const std::size_t joined = join_rows(&axes, N, begins);
+  const std::array<std::int64_t, 4> within = axes.items[axes.rank - 1].steps;
+  for (std::size_t k = 0; k < N; ++k) {
+    axes.items[axes.rank - 1].steps[k + 1] *= begins[k] ? 0 : 1;
+  }
   const std::size_t block = joined == 0 ? kTogether : kTogether / joined * joined;
   detail::share_rows(
       axes, out, operands, block, 1,
@@ -144,7 +148,7 @@ void map_in(const Target& out, const std::array<Operand, N>& operands, Loop<T> l
           inputs[k] = lies[k] ? reinterpret_cast<const T*>(from[k]) : blocks[k];
           const std::size_t once = length < block ? length : block;
           if (begins[k]) {
-            load(operands[k].dtype, from[k], steps[k], joined, blocks[k]);
+            load(operands[k].dtype, from[k], within[k + 1], joined, blocks[k]);
             for (std::size_t i = joined; i < once; ++i) {
               blocks[k][i] = blocks[k][i - joined];
             }
