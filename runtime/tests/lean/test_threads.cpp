@@ -1,6 +1,7 @@
 // Threads of the pool: what kernels share with them, and when they sleep between XNNPACK's steps.
 #include <pthreadpool.h>
 
+#include "lean/kernels/sharing.h"
 #include "views.h"
 
 using namespace slipway;
@@ -47,6 +48,16 @@ TEST(kernels_share_their_work_and_the_bits_stay_the_same) {
       }
     }
   }
+  pthreadpool_destroy(pool);
+}
+
+TEST(memory_that_a_part_lacks_is_lacking_to_the_call) {
+  const pthreadpool_t pool = pthreadpool_create(2);
+  set_threads_of_call(pool);
+  DOCTEST_CHECK_THROWS_AS(share(8, 1U << 20U, [](std::size_t, std::size_t) { throw std::bad_alloc(); }),
+                          std::bad_alloc);
+  share(8, 1U << 20U, [](std::size_t first, std::size_t last) { CHECK(first < last); });
+  set_threads_of_call(nullptr);
   pthreadpool_destroy(pool);
 }
 

@@ -1,6 +1,8 @@
 #include "lean/kernels/sharing.h"
 
 #include <algorithm>
+#include <atomic>
+#include <new>
 #include <utility>
 
 namespace slipway::lean {
@@ -16,11 +18,16 @@ thread_local pthreadpool_t threads_of_call = nullptr;
 struct Work {
   void (*work)(const void*, std::size_t, std::size_t);
   const void* context;
+  std::atomic<bool> no_memory{false};
 };
 
 void work_part(void* context, std::size_t first, std::size_t count) {
-  const auto* all = static_cast<const Work*>(context);
-  all->work(all->context, first, first + count);
+  auto* all = static_cast<Work*>(context);
+  try {
+    all->work(all->context, first, first + count);
+  } catch (const std::bad_alloc&) {  // which would end the program on a thread of the pool
+    all->no_memory = true;
+  }
 }
 
 std::size_t parts() {
@@ -48,6 +55,9 @@ void share(std::size_t count, std::size_t elements, void (*work)(const void*, st
   const pthreadpool_t threads = std::exchange(threads_of_call, nullptr);
   pthreadpool_parallelize_1d_tile_1d(threads, work_part, &all, count, tile, 0);
   threads_of_call = threads;
+  if (all.no_memory) {
+    throw std::bad_alloc();
+  }
 }
 
 std::size_t shared_axis(const Axes& axes, std::size_t rank, std::size_t unit) {

@@ -17,6 +17,7 @@ bool worth_sharing(std::size_t elements);
 
 // Calls work(context, first, last) for parts that make up [0, count), side by side, when work on so many
 // elements in all is worth it. Parts write to places of their own: any number of threads gives the same bits.
+// Throws std::bad_alloc when a part did.
 void share(std::size_t count, std::size_t elements, void (*work)(const void*, std::size_t, std::size_t),
            const void* context);
 template <typename F>
