@@ -207,8 +207,7 @@ def devices_rollback(request: devices.Rollback) -> None:
     from deploy.devices.inventory import get_device
     from deploy.upkeep import report, upkeep
 
-    done = upkeep.rollback(get_device(request.name), request.bundle)
-    report.rolled(request.name, done)
+    report.rolled(request.name, upkeep.rollback(get_device(request.name), request.bundle))
 
 
 @task(devices.Verify, "verify")

@@ -58,8 +58,7 @@ def check_prompt(request: Deploy) -> None:
                 f'./inv deploy --model {request.model} --prompt "Why is the sky blue?"',
             )
         return
-    others = {"inputs", "expected", "values", "etdump", "num_executions", "warmup"}
-    if wrong := sorted(request.typed & others):
+    if wrong := sorted(request.typed & {"inputs", "expected", "values", "etdump", "num_executions", "warmup"}):
         raise UsageError(
             f"--prompt cannot be used with --{wrong[0].replace('_', '-')}.",
             "the runner makes the model's inputs from the prompt, token by token",

@@ -72,12 +72,10 @@ class Times:
             return None
         ordered = sorted(each / 1e6 for each in nanoseconds)
 
-        def percentile(share: float) -> float:
+        def quantile(share: float) -> float:
             return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
-        return cls(
-            len(ordered), ordered[0], percentile(0.1), percentile(0.5), percentile(0.9), ordered[-1], sum(ordered)
-        )
+        return cls(len(ordered), ordered[0], quantile(0.1), quantile(0.5), quantile(0.9), ordered[-1], sum(ordered))
 
 
 @dataclass(frozen=True)

@@ -231,6 +231,5 @@ def _inv(words: Sequence[str], say: Say) -> dict[str, Any]:
     answer: dict[str, Any] = found[0] if isinstance(found, list) and found else found
     if code or "path" not in answer:
         what = answer.get("what") or f"./inv {' '.join(words)} failed (exit {code})."
-        cause = str(answer.get("cause") or "\n".join(said)[-300:])
-        raise SlipwayError(what, cause, str(answer.get("try") or ""))
+        raise SlipwayError(what, str(answer.get("cause") or "\n".join(said)[-300:]), str(answer.get("try") or ""))
     return answer

@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,10 +81,6 @@ def _library(said: str) -> str:
         return ""
     package = " (Debian: libstdc++6)" if found[1] == "libstdc++.so.6" else ""
     return f"install {found[1]} with your distribution's packages{package}; then ./inv doctor"
-
-
-def _python() -> Check:
-    return Check("Python", True, f"{platform.python_version()} in {console.shown(sys.prefix)}")
 
 
 def _disk() -> Check:
@@ -194,17 +190,16 @@ def _running() -> Iterator[Check]:
             ok, detail = said(program) if program else (True, f"{target.qemu}, from Debian's packages")
             yield check(ok, detail, "" if ok else _AGAIN, family="QEMU", later=program is None)
         else:
-            optional = platform.system() != "Linux"
-            yield check(False, f"no {target.qemu}", debian.fix(), optional=optional, family="QEMU")
+            yield check(False, f"no {target.qemu}", debian.fix(), optional=platform.system() != "Linux", family="QEMU")
 
 
 def checks() -> list[Check]:
     """All findings, the most important first: what is here is run. Uses no network."""
-    single: list[Callable[[], Check]] = [_python, _disk, _exporter, _debian, _zig, _conan]
+    python = Check("Python", True, f"{platform.python_version()} in {console.shown(sys.prefix)}")
     with ThreadPoolExecutor() as pool:  # the exporter takes seconds to load
-        alone = [pool.submit(check) for check in single]
+        alone = [pool.submit(check) for check in (_disk, _exporter, _debian, _zig, _conan)]
         several = [*_toolchains(), *_running()]
-        return [*(each.result() for each in alone), *several]
+        return [python, *(each.result() for each in alone), *several]
 
 
 def _tables(found: Sequence[Check]) -> None:
@@ -215,11 +210,7 @@ def _tables(found: Sequence[Check]) -> None:
         mine = [check for check in found if check.group == group and check not in missing]
         groups[group] = mine if group == MACHINE else _together(mine)
     console.grouped(
-        {
-            heading: [[each.name, _state(each), _finding(each)] for each in some]
-            for heading, some in groups.items()
-            if some
-        },
+        {heading: [[one.name, _state(one), _finding(one)] for one in some] for heading, some in groups.items() if some},
         ["what", "state", "finding"],
         "./inv doctor --json has a row for each target, with what adds the optional ones",
     )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -83,12 +82,11 @@ class Target:
     @property
     def apple_sdk(self) -> str:
         """Apple's name of the SDK for iOS, ``iphoneos``; empty for other systems."""
-        names = {"ios": "iphoneos", "ios_simulator": "iphonesimulator"}
-        return names.get(self.platform, "")
+        return {"ios": "iphoneos", "ios_simulator": "iphonesimulator"}.get(self.platform, "")
 
     def simulator(self) -> Target:
         """iOS as Xcode's simulator on an Arm Mac runs it: the same instructions, another platform in each file."""
-        return dataclasses.replace(self, name=f"{self.name}-simulator", zig_triple=f"{self.zig_triple}{_SIMULATOR}")
+        return replace(self, name=f"{self.name}-simulator", zig_triple=f"{self.zig_triple}{_SIMULATOR}")
 
     @property
     def multiarch(self) -> str:
@@ -105,13 +103,11 @@ class Target:
             return self
         proof = "not run: it needs a device, for Android's C library is not emulated here"
         float_abi = "soft" if self.float_abi == "hard" else self.float_abi
-        return dataclasses.replace(
-            self, libc="bionic", float_abi=float_abi, qemu="", qemu_cpu="", qemu_cpus=(), proof=proof
-        )
+        return replace(self, libc="bionic", float_abi=float_abi, qemu="", qemu_cpu="", qemu_cpus=(), proof=proof)
 
     def with_shared_libraries(self) -> Target:
         """The target as its shared libraries are made: another C library where its programs are static."""
-        return dataclasses.replace(self, **{**self.shared, "shared": {}}) if self.shared else self  # type: ignore[arg-type]
+        return replace(self, **{**self.shared, "shared": {}}) if self.shared else self  # type: ignore[arg-type]
 
     @property
     def working_engines(self) -> tuple[str, ...]:
@@ -217,9 +213,7 @@ def get_target(name: str) -> Target:
     if name in targets:
         return targets[name]
     # What works first, and before others what two swapped letters make of it.
-    meant = sorted(
-        near(name, targets), key=lambda other: (not targets[other].working_engines, sorted(other) != sorted(name))
-    )
+    meant = sorted(near(name, targets), key=lambda one: (not targets[one].working_engines, sorted(one) != sorted(name)))
     cause = did_you_mean(meant) or f"targets are {', '.join(targets)}"
     raise ConfigError(f"There is no target {name!r}.", cause, "./inv targets")
 

@@ -177,8 +177,5 @@ def report(found: Sequence[tuple[Part, Tried]]) -> None:
             f"{len(findings)} changed programs crash, hang or have two answers, in {len(groups)} groups.",
             "the engine believed a number of the file",
             f"{part.tool} {part.file} --run --first={first['patch']} --count=1",
-            [
-                f"{part.program}: {finding['path']} {finding['was']} -> {finding['now']}"
-                for part, finding in findings[:20]
-            ],
+            [f"{part.program}: {one['path']} {one['was']} -> {one['now']}" for part, one in findings[:20]],
         )

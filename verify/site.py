@@ -61,8 +61,7 @@ def _first(task: Any) -> str:
 
 
 def _section(name: str, task: Any) -> str:
-    text = inspect.getdoc(task) or ""
-    prose, _, example = text.partition("\n\nExample: ")
+    prose, _, example = (inspect.getdoc(task) or "").partition("\n\nExample: ")
     arguments = task.get_arguments()
     words = "".join(f" {argument.name.upper()}" for argument in arguments if argument.positional)
     parts = [f"\n## {name}\n\n", f"`./inv {name}{words}`\n\n" if words else "", f"{plain(prose)}\n"]

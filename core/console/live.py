@@ -362,10 +362,9 @@ def _progress(console: Console) -> Progress:
         def render(self, task: Task) -> Text:
             return Text(str(_whole[0]) if _whole else far(task.fields["step"], task.speed))
 
-    words = Column(no_wrap=True, overflow="ellipsis", ratio=1)
     return Progress(
         SpinnerColumn(),
-        What(table_column=words),
+        What(table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
         Bar(16, table_column=Column(no_wrap=True)),
         Far(table_column=Column(no_wrap=True)),
         console=console,

@@ -289,19 +289,13 @@ def _install_listed(lines: str, doing: Installation, *more: str) -> None:
         installer.done(doing)
 
 
-_UNUSED = (
-    "torch/test",
-    "pandas/tests",
-    "cmake/data/share/cmake-*/Help",
-    "cmake/data/bin/cpack",
-    "cmake/data/bin/ctest",
-)
+_SPARE = ("torch/test", "pandas/tests", "cmake/data/share/cmake-*/Help", "cmake/data/bin/cpack", "cmake/data/bin/ctest")
 
 
 def _trim(venv: Path) -> None:
     """Remove what nothing here starts or reads, 200 MB: tests, PyTorch's of C++ among them, and CMake's pages."""
     for packages in venv.glob("lib/python3*/site-packages"):
-        found = [path for pattern in _UNUSED for path in packages.glob(pattern)]
+        found = [path for pattern in _SPARE for path in packages.glob(pattern)]
         # The one that is left hands tensors to other processes.
         for path in [*found, *(each for each in packages.glob("torch/bin/*") if each.name != "torch_shm_manager")]:
             if path.is_dir():

@@ -11,9 +11,9 @@ import os
 import re
 import sys
 import tempfile
-import urllib.parse
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 from core import console
 from core.environment import bootstrap, ensure, installer
@@ -62,7 +62,7 @@ def lines_of_build(pin: str, files: dict[str, str], folder: str) -> str:
     version = pin.partition(" ;")[0].replace("==", "-") + "-"
     found = [_WHEEL.fullmatch(file) for file in sorted(files) if file.startswith(version)]
     lines = [
-        f"{wheel['name']} @ {folder}{urllib.parse.quote(wheel.string)} ; "
+        f"{wheel['name']} @ {folder}{quote(wheel.string)} ; "
         f"{installer.marker('linux', wheel['machine'], '3.' + wheel['minor'])} \\\n"
         f"    --hash=sha256:{files[wheel.string]}\n"
         for wheel in found
@@ -101,9 +101,7 @@ def lines_of_index(pylock: str) -> str:
 
     fits, text = accepted(), ""
     for package in toml(pylock)["packages"]:
-        files = {
-            urllib.parse.unquote(one["url"].rpartition("/")[2]): one["hashes"]["sha256"] for one in package["wheels"]
-        }
+        files = {unquote(one["url"].rpartition("/")[2]): one["hashes"]["sha256"] for one in package["wheels"]}
         kept = [digest for file, digest in files.items() if fits.intersection(map(str, parse_wheel_filename(file)[3]))]
         pin = f"{package['name']}=={package['version']}"
         if not kept:

@@ -123,10 +123,9 @@ def _metadata(project: dict[str, Any]) -> str:
 
 
 def _entry_points(project: dict[str, Any]) -> str:
-    groups = {"console_scripts": project["scripts"], **project["entry-points"]}
     return "\n".join(
         f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in names.items())
-        for group, names in groups.items()
+        for group, names in {"console_scripts": project["scripts"], **project["entry-points"]}.items()
     )
 
 

@@ -62,8 +62,7 @@ def _content(file: Path, mode: int) -> str:
 def seal(folder: Path) -> None:
     """Put a seal into ``folder`` for all that is in it now. It may be renamed afterwards."""
     listing = _listing(folder)
-    digests = {name: _content(folder / name, facts[4]) for name, facts in listing.items()}
-    _write(folder, listing, digests)
+    _write(folder, listing, {name: _content(folder / name, facts[4]) for name, facts in listing.items()})
 
 
 def _write(folder: Path, listing: Mapping[str, list[int]], digests: Mapping[str, str]) -> None:
@@ -117,8 +116,7 @@ def whole(folder: Path) -> bool:
         found = (folder / SEAL).stat()
     except OSError:
         return False
-    key = (found.st_ino, found.st_mtime_ns)
-    if _SEEN.get(folder) == key:
+    if _SEEN.get(folder) == (found.st_ino, found.st_mtime_ns):
         return True
     if damage(folder):
         return False

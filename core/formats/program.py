@@ -245,8 +245,7 @@ class Program(_Model):
 def format_at(path: Path) -> Format:
     """The format of what a user names: a program file, a folder that an export left, or its description."""
     if path.is_dir() or path.name == DESCRIPTION:
-        folder = path if path.is_dir() else path.parent
-        return load_program(folder, verify=False).format
+        return load_program(path if path.is_dir() else path.parent, verify=False).format
     return format_of(path)
 
 

@@ -245,8 +245,7 @@ def run(
 
         def take(is_message: bool, piece: bytes) -> None:
             note(piece)
-            kept = messages if is_message else answer
-            kept.add(piece)
+            (messages if is_message else answer).add(piece)
             if answer.size > most:
                 raise failure(f"{name} printed more than {most:,} bytes, and was ended.{see_log}", quote(argv), hint)
 

@@ -303,8 +303,7 @@ def _device(file: Path, name: str, table: dict[str, Any], hint: str) -> Device:
 def _explain(problem: dict[str, Any]) -> str:
     key = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
-        known = [name for name in Device.model_fields if name != "name"]
-        meant = near(key, known)
+        meant = near(key, [name for name in Device.model_fields if name != "name"])
         return f"unknown key {key!r}" + (f" ({did_you_mean([*map(repr, meant)])})" if meant else "")
     message = str(problem["msg"]).removeprefix("Value error, ")
     return f"{key}: {message}" if key else message

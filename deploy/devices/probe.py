@@ -278,10 +278,8 @@ def refusal(device: str, why: str, path: str) -> RootError:
             f"set root to a folder of its own{file} (without root it is .slipway in the login's home)",
             (foreign,),
         )
-    cause, hint = _WHY.get(why, ("{path}: " + why, "set another root"))
-    return RootError(
-        f"The root on {device} is not safe.", cause.format(path=path), hint.format(path=path) + file, (path,)
-    )
+    cause, hint = (text.format(path=path) for text in _WHY.get(why, ("{path}: " + why, "set another root")))
+    return RootError(f"The root on {device} is not safe.", cause, hint + file, (path,))
 
 
 def device_root(device: Device) -> str:

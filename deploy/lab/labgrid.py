@@ -269,8 +269,7 @@ def _acquire(lab: Lab, device: Device, place: Any, stack: contextlib.ExitStack) 
     """Acquire a free place, until ``stack`` ends; false if others were faster, or have reserved it."""
     client = f"labgrid-client -x {lab.address} -p {place.name} show"
     # What is gone stays as an entry without a class.
-    paths = [path for path, entry in lab.resources() if "cls" in entry.data]
-    if match := place.unmatched(paths):
+    if match := place.unmatched([path for path, entry in lab.resources() if "cls" in entry.data]):
         raise ConfigError(
             f"The place {place.name} of {lab.address} is not complete.",
             f"nothing is exported for its match {match}: the exporter is down, or the match is wrong",
@@ -387,9 +386,7 @@ def _service(lab: Lab, place: Any, device: Device) -> Service:
         ConfigError: not exactly one resource says it. NotSupportedError: in a way that Slipway does not go.
     """
     classes = (_SERVICE, _FASTBOOT, _FASTBOOT_USB) if device.transport == "adb" else (_SERVICE,)
-    rows = [
-        (path, entry) for path, entry in lab.resources() if entry.data.get("cls") in classes and place.hasmatch(path)
-    ]
+    rows = [(path, one) for path, one in lab.resources() if one.data.get("cls") in classes and place.hasmatch(path)]
     if len(rows) != 1:
         raise ConfigError(
             f"The place {place.name} of {lab.address} has {'several' if rows else 'no'} {' or '.join(classes)}.",

@@ -62,9 +62,7 @@ def _skipped(cell: CellResult, what: str, why: str) -> Change:
 
 
 def _verdict(ratio: float, threshold: float) -> Literal["worse", "better", "same"]:
-    if ratio > 1 + threshold:
-        return "worse"
-    return "better" if ratio < 1 / (1 + threshold) else "same"
+    return "worse" if ratio > 1 + threshold else "better" if ratio < 1 / (1 + threshold) else "same"
 
 
 def _ratio(now: float, before: float) -> float:

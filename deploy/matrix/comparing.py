@@ -303,8 +303,7 @@ def compare(
         with console.step(label, announce=False) as step:
             step.count(0, len(own))
             try:
-                outputs = _outputs(made[cell.key], own, step.one)
-                exact = accuracy(outputs, own, labelled, metric)
+                exact = accuracy(_outputs(made[cell.key], own, step.one), own, labelled, metric)
                 measured = {"samples": len(own), "accuracy": exact, "reference": floating(len(own))}
             except SlipwayError as error:
                 measured = {"outcome": "failed", "problem": Problem.of(error)}

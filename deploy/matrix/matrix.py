@@ -326,7 +326,5 @@ def merged(parts: Sequence[Matrix], name: str, command: str) -> Matrix:
         impossible=tuple({one.key: one for part in parts for one in part.impossible if one.key not in cells}.values()),
         baseline=baseline,
         threshold=threshold,
-        changes=tuple(
-            change for part in parts for change in part.changes if latest.get(change.key, part) is part
-        ),
+        changes=tuple(change for part in parts for change in part.changes if latest.get(change.key, part) is part),
     )  # fmt: skip

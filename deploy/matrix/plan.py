@@ -71,11 +71,7 @@ class Expression:
         found, others = list(values), list(unless)
         return any(
             word.field == name
-            or (
-                not word.field
-                and bool(fnmatch.filter(found, word.pattern))
-                and not fnmatch.filter(others, word.pattern)
-            )
+            or (not word.field and fnmatch.filter(found, word.pattern) and not fnmatch.filter(others, word.pattern))
             for word in self.words
         )
 

@@ -126,8 +126,7 @@ def _changes(found: Matrix) -> list[View]:
 
 
 def _impossible(found: Matrix) -> list[View]:
-    reasons = grouped((each.why, each.key) for each in found.impossible)
-    rows = [[named(keys), why] for why, keys in reasons.items()]
+    rows = [[named(keys), why] for why, keys in grouped((each.why, each.key) for each in found.impossible).items()]
     return [View("Impossible", ("cells", "why"), rows)] if rows else []
 
 
@@ -137,8 +136,7 @@ def causes(found: Matrix) -> list[list[CellResult]]:
     Two errors have one cause if they are of one kind and their sentences differ only in the cell's own names and in
     numbers.
     """
-    groups = grouped((_cause(cell), cell) for cell in found.failures)
-    return sorted(groups.values(), key=lambda group: -len(group))
+    return sorted(grouped((_cause(cell), cell) for cell in found.failures).values(), key=lambda group: -len(group))
 
 
 def _cause(cell: CellResult) -> tuple[str, ...]:
@@ -157,11 +155,10 @@ def _what(cell: CellResult) -> str:
 
 
 def _failures(found: Matrix) -> list[View]:
-    groups = causes(found)
     rows = [
         [_what(cells[0]), *((problem.cause, problem.hint) if (problem := cells[0].problem) else ("", "")),
          named([cell.key for cell in cells])]
-        for cells in groups
+        for cells in causes(found)
     ]  # fmt: skip
     return [View("What failed", ("what", "cause", "try", "cells"), rows)] if rows else []
 
@@ -169,9 +166,7 @@ def _failures(found: Matrix) -> list[View]:
 def headline(found: Matrix) -> str:
     """What was run and how it ended, in a sentence or two."""
     cells = found.cells
-    devices, engines, programs = (
-        len({getattr(cell, key) for cell in cells}) for key in ("device", "engine", "program")
-    )
+    devices, engines, programs = (len({getattr(one, key) for one in cells}) for key in ("device", "engine", "program"))
     what = f"{counted(programs, 'program')} on {counted(devices, 'device')} with {counted(engines, 'engine')}"
     groups = causes(found)
     if not groups:

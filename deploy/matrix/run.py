@@ -201,8 +201,7 @@ class Filling:
         """
         queues = grouped((cell.device.name, cell) for cell in cells)
         # This machine's own times are measured while no emulator and no other deploy keeps it busy.
-        alone = {name: queue for name, queue in queues.items() if queue[0].device.measured_here}
-        for name in alone:
+        for name in [name for name, queue in queues.items() if queue[0].device.measured_here]:
             self._together({name: queues.pop(name)})
         self._together(queues)
 

@@ -227,10 +227,9 @@ def seen(job: Job, got: Path, outputs: Sequence[Comparison]) -> dict[str, Any]:
             _probabilities(load(file))
             for file in (got / f"{runner.OUTPUT}0.npy", job.references[0], folder / named.scores.file)
         )
-        best = np.argsort(-device, kind="stable")[:MOST].tolist()
         rows = [
             ClassSeen(name=str(names[at]), device=float(device[at]), host=float(host[at]), model=float(model[at]))
-            for at in best
+            for at in np.argsort(-device, kind="stable")[:MOST].tolist()
         ]
     except (OSError, ValueError, TypeError, KeyError, IndexError) as error:
         raise ProgramError(

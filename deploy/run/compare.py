@@ -12,10 +12,10 @@ from pydantic import BaseModel, ConfigDict
 from core.errors import ProgramError
 from core.files import sha256_bytes
 from core.formats.program import ENDLESS, Tolerance
-from deploy.run.npy import BFLOAT16, load, widen
+from deploy.run.npy import BFLOAT16, Array, load, widen
 
 
-def suspect(file: Path, got: np.ndarray[Any, Any], want: np.ndarray[Any, Any]) -> tuple[str, float]:
+def suspect(file: Path, got: Array, want: Array) -> tuple[str, float]:
     """The layer whose pattern explains most of the differences, of those beyond their limits; empty: there is none.
 
     Args:
@@ -105,7 +105,7 @@ class Comparison(Kept):
         return f"{who} to float64: the largest error is {self.exact_abs:.3g} here, {known.error:.3g} in the reference"
 
 
-def digest(array: np.ndarray[Any, Any]) -> str:
+def digest(array: Array) -> str:
     """SHA-256 of the elements' bytes, row-major and little-endian."""
     return sha256_bytes(array.tobytes())
 
@@ -180,17 +180,16 @@ class _Judged(NamedTuple):
         return bool(self.outside or self.why)
 
 
-def _judged(ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any], folder: Path, allowed: Tolerance) -> _Judged:
+def _judged(ours: Array, theirs: Array, folder: Path, allowed: Tolerance) -> _Judged:
     error, reference = _differences(ours, theirs)
     with np.errstate(all="ignore"):
         outside = ~(error <= allowed.atol + allowed.rtol * np.abs(reference))
         relative = np.where(reference != 0, error / np.abs(reference), 0.0)
     count = int(np.count_nonzero(outside))
-    why = _together(ours, theirs, folder, allowed, count)
-    return _Judged(float(error.max()), float(relative.max()), count, why)
+    return _Judged(float(error.max()), float(relative.max()), count, _together(ours, theirs, folder, allowed, count))
 
 
-def _exact(file: Path, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+def _exact(file: Path, shape: tuple[int, ...]) -> Array:
     """What float64 gives, beside the reference.
 
     Raises:
@@ -209,9 +208,7 @@ _CLEAR = 0.5
 """The share of the differences that one layer's pattern must explain to be named beside elements that are outside."""
 
 
-def _together(
-    ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any], folder: Path, allowed: Tolerance, outside: int
-) -> str:
+def _together(ours: Array, theirs: Array, folder: Path, allowed: Tolerance, outside: int) -> str:
     """What all elements together do that rounding does not: many small differences, or one direction; or empty."""
     if allowed.rms is None and allowed.gain is None and allowed.layers is None:
         return ""
@@ -232,26 +229,23 @@ def _together(
     return f"no element is outside {allowed.atol:.3g}, but {'; '.join(reversed(found))}" if found else ""
 
 
-def _bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _bits(array: Array) -> Array:
     """Elements as rows of bytes."""
     return np.frombuffer(array.tobytes(), np.uint8).reshape(array.size, array.dtype.itemsize)
 
 
-def _parts(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _parts(array: Array) -> Array:
     """Flat, in float64; of complex numbers both parts."""
     if array.dtype.kind == "c":
         return array.astype(np.complex128).ravel().view(np.float64)
     return array.astype(np.float64).ravel()
 
 
-def _differences(
-    ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]
-) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def _differences(ours: Array, theirs: Array) -> tuple[Array, Array]:
     """Absolute differences (infinite where NaN or infinity stands alone) and the reference, both as float64."""
     if ours.dtype.kind in "iub":
         # Python's integers: 64-bit ones do not survive float64, and unsigned ones wrap around.
-        exact = np.abs(ours.astype(object) - theirs.astype(object)).astype(np.float64)
-        return exact, theirs.astype(np.float64)
+        return np.abs(ours.astype(object) - theirs.astype(object)).astype(np.float64), theirs.astype(np.float64)
     kind = np.complex128 if ours.dtype.kind == "c" else np.float64
     a, b = (array.astype(kind) for array in (ours, theirs))
     with np.errstate(all="ignore"):

@@ -247,8 +247,7 @@ class UnderWine(Machine):
         program, *others = words
         here = [f"{name}={value}" for name, value in wine.environment(self.target).items()]
         seen = [word.replace(f"={root}/", f"={wine.SEEN_AS}/") for word in others]
-        own = wine.argv(self.target, Path(program), seen, above=Path(root), cwd=Path(cwd))
-        return ["env", "-i", *here, *own]
+        return ["env", "-i", *here, *wine.argv(self.target, Path(program), seen, above=Path(root), cwd=Path(cwd))]
 
 
 def machine_of(device: Device, target: str) -> Machine:

@@ -179,5 +179,4 @@ def runner_here(bundle: Bundle) -> list[str]:
     if not user_argv(target):
         return [str(bundle.path / RUNNER)]
     alone = bundle.manifest.needs.own_loader or bundle.manifest.needs.libc == "static"
-    root = None if alone else sysroot(target)
-    return [*user_argv(target, sysroot=root), *bundle.emulated_argv]
+    return [*user_argv(target, sysroot=None if alone else sysroot(target)), *bundle.emulated_argv]

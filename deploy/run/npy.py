@@ -19,6 +19,8 @@ from numpy.lib import format as npy
 from core.errors import AnswerError
 from deploy.transport.hearing import open_ordinary
 
+Array = np.ndarray[Any, Any]
+
 BFLOAT16 = "bfloat16"
 NONE = "none"
 """No tensor but None: a scalar of no bytes, ``|V0``."""
@@ -37,7 +39,7 @@ HEADER = 4096
 _AGAIN = "a device's file: the same command again; your own: write it with numpy.save(path, array)"
 
 
-def load(path: Path) -> tuple[str, np.ndarray[Any, Any]]:
+def load(path: Path) -> tuple[str, Array]:
     """The dtype's name and the array, row-major and little-endian; bfloat16 (2-byte void) as its bits, ``uint16``.
 
     None is an array of no bytes.
@@ -57,7 +59,7 @@ def load(path: Path) -> tuple[str, np.ndarray[Any, Any]]:
     return name, np.ascontiguousarray(array, bits.newbyteorder("<")).reshape(shape)
 
 
-def widen(dtype: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def widen(dtype: str, array: Array) -> Array:
     """Bfloat16's bits as float32; everything else as it is."""
     return (array.astype(np.uint32) << 16).view(np.float32) if dtype == BFLOAT16 else array
 

@@ -203,9 +203,7 @@ def _offered(kind: str, needed: Sequence[str], missing: Sequence[str], offers: O
 
 
 def _count(names: Sequence[str], kind: str) -> str:
-    if len(names) <= 3:
-        return ", ".join(names) or "none"
-    return f"{len(names)} {kind}s"
+    return f"{len(names)} {kind}s" if len(names) > 3 else ", ".join(names) or "none"
 
 
 def failure(findings: Sequence[Finding], device: Device, bundle: Bundle) -> SlipwayError | None:
@@ -230,12 +228,11 @@ def failure(findings: Sequence[Finding], device: Device, bundle: Bundle) -> Slip
         # On another architecture, advice about its loader or libraries is useless.
         other = target != device.target
         fixes = [f"./inv deploy --device {device.name} --target {device.target}"] if other else fixes[:1]
-    names = [name for finding in bad for name in (finding.names or (finding.check,))]
     return error(
         f"{what}: {len(bad)} of {len(findings)} checks failed; nothing was uploaded.",
         cause.strip(),
         "; ".join(fixes),
-        names,
+        [name for finding in bad for name in (finding.names or (finding.check,))],
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from core.console.units import counted
@@ -96,9 +97,7 @@ class Session:
             )
             with self.steps.step("settle"):
                 self._settle(store, survey, grown=upload.bytes > 0)
-            outputs, files = self._outputs(
-                answer, settings, store.run_folder, lambda once, case: self._run(store, once, case)
-            )
+            outputs, files = self._outputs(answer, settings, store.run_folder, partial(self._run, store))
         return self._written(attempts, facts, found, upload, verified, answer, outputs, files)
 
     def _outputs(
@@ -115,8 +114,7 @@ class Session:
         with locked(f"result-{self.key}"), new_folder(results_dir() / self.key) as folder:
             with self.steps.step("fetch", "fetching the outputs"):
                 kept = ((runner.ETDUMP, settings.etdump), (runner.VALUES, settings.values))
-                more = [name for name, asked in kept if asked]
-                files = self.fetch(there, answer, folder, more)
+                files = self.fetch(there, answer, folder, [name for name, asked in kept if asked])
             with self.steps.step("compare"):
                 outputs = collect.compare_all(answer, folder, self.job)
         before, once = self.conditions, settings.model_copy(update=ONCE)

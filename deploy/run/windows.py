@@ -10,6 +10,7 @@ import re
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from core.errors import AnswerError, TransferError
@@ -55,9 +56,7 @@ class WindowsSession(Session):
             upload = self._send(there, files)
             answer = self._call(there, settings, self.job)
             collect.check_read(answer, self.job, self.device.name)
-            outputs, kept = self._outputs(
-                answer, settings, there.folder, lambda once, case: self._call(there, once, case)
-            )
+            outputs, kept = self._outputs(answer, settings, there.folder, partial(self._call, there))
         evidence = (Vouched(how="digest now", since=now(), files=len(each)) for each in (self.job.files, self.parts))
         verified = Verified(program=next(evidence), bundle=next(evidence))
         return self._written(attempts, facts, found, upload, verified, answer, outputs, kept)

@@ -32,8 +32,7 @@ def script(name: str, mac: bool = False) -> str:
             if word in functions and word not in needed:
                 needed.add(word)
                 texts.append(functions[word])
-    before = "".join(f"{each}() {{\n{text}}}\n" for each, text in functions.items() if each in needed)
-    return before + body
+    return "".join(f"{each}() {{\n{text}}}\n" for each, text in functions.items() if each in needed) + body
 
 
 @functools.cache

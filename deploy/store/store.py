@@ -187,9 +187,7 @@ class Store:
         """
         first, *others = _pieces([name] for name in names) or [[]]
         answer = self.lock.acquire(first, deadline, wait=wait, make=make, waiting=waiting)
-        if answer.kind == "absent":
-            return None
-        return self._completed(self._parse(answer.lines), others, deadline)
+        return None if answer.kind == "absent" else self._completed(self._parse(answer.lines), others, deadline)
 
     def survey(self, names: Iterable[str], deadline: Deadline) -> Survey:
         """The survey of those of ``names`` (below the root) that exist."""

@@ -50,9 +50,7 @@ class Vouched(BaseModel):
     @property
     def text(self) -> str:
         """``unchanged since 2026-11-22T10:00:00Z (8 files)``."""
-        words = {"runner": "digest by the runner", "digest now": "digest now"}.get(
-            self.how, f"unchanged since {self.since}"
-        )
+        words = {"runner": "digest by the runner", "unchanged": f"unchanged since {self.since}"}.get(self.how, self.how)
         return f"{words} ({self.files} file{'s' if self.files != 1 else ''})"
 
 

@@ -151,8 +151,7 @@ def trusted(hosts: Sequence[Trusted]) -> None:
     """Print the hosts whose keys are on record now."""
     rows = [[host.host, host.kind, host.fingerprint, host.outcome, console.shown(host.file)] for host in hosts]
     # A fingerprint in pieces can be neither compared nor copied.
-    optional = ("file", "kind")
-    console.table("Host keys", ["host", "kind", "fingerprint", "key", "file"], rows, optional=optional)
+    console.table("Host keys", ["host", "kind", "fingerprint", "key", "file"], rows, optional=("file", "kind"))
 
 
 def rolled(device: str, value: Rolled) -> None:

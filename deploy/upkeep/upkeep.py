@@ -95,8 +95,7 @@ def _opened(device: Device) -> Iterator[tuple[Transport, Store, Survey, Deadline
     """
     ready(device)
     with borrowed(device, _WAIT, console.note) as held, open_device(held, Deadline.after(device.timeout)) as transport:
-        deadline = Deadline.after(device.timeout)
-        facts = probe(transport, device_root(device), None, deadline)
+        facts = probe(transport, device_root(device), None, Deadline.after(device.timeout))
         with Store(transport, facts.root) as store:
             # The lock holds for what follows, too.
             survey = store.open([], Deadline.after(2 * device.timeout + _WAIT), wait=_WAIT)

@@ -75,9 +75,7 @@ class Status:
     port: int = 0
 
     def __str__(self) -> str:
-        if not self.running:
-            return "down"
-        return "up" if self.ready else "booting"
+        return "down" if not self.running else "up" if self.ready else "booting"
 
 
 def status(name: str) -> Status:
@@ -326,8 +324,7 @@ def ensure_key(file: Path) -> str:
         key = load_ssh_private_key(file.read_bytes(), None)
     except (OSError, ValueError):
         key = Ed25519PrivateKey.generate()
-        text = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode()
-        write_atomic(file, text, mode=0o600)
+        write_atomic(file, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode(), mode=0o600)
     return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
 

@@ -328,10 +328,9 @@ def _origin(handles: Sequence[int], nodes: Sequence[Any], name: str = "") -> Ori
     operators = tuple(dict.fromkeys(map(_word, computing)))
     kernel = name.partition(".")[0]
     # Of many that share a handle, the one whose kernel ran, if it is among them.
-    same = tuple(each for each in operators if each.split(".")[1:2] == [kernel])
     return Origin(
         tuple(handles),
-        same or operators,
+        tuple(each for each in operators if each.split(".")[1:2] == [kernel]) or operators,
         _modules([node.meta.get("nn_module_stack") for node in computing]),
         _source([node.meta.get("stack_trace") for node in computing]),
     )

@@ -262,10 +262,9 @@ class Gap:
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``; an error without bound is ``null``."""
-        made = {**asdict(self), "ok": self.ok}
         return {
             name: None if isinstance(value, float) and not math.isfinite(value) else value
-            for name, value in made.items()
+            for name, value in {**asdict(self), "ok": self.ok}.items()
         }
 
 
@@ -351,6 +350,5 @@ def _results(given: Sequence[Value], names: Mapping[int, str], outputs: Mapping[
     for instruction, every in whole.items():
         name = names.get(instruction, "")
         if instruction not in inside:
-            count = outputs.get(instruction, 1)
-            found += [replace(one, name=name) for one in every[-count:]]
+            found += [replace(one, name=name) for one in every[-outputs.get(instruction, 1) :]]
     return sorted(found, key=lambda one: one.instruction)

@@ -142,8 +142,7 @@ def load(request: Request) -> Prepared:
         with opened(f"{request.source}:{request.function}") as function:
             torch.manual_seed(0)
             made = function()
-        prepared = _prepared(made, maker)
-        return replace(prepared, side=side, found=side.watch.found())
+        return replace(_prepared(made, maker), side=side, found=side.watch.found())
 
 
 def _prepared(value: Any, maker: str) -> Prepared:

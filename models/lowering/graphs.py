@@ -115,12 +115,8 @@ def source(node: Any) -> Any:
 
 def constants(program: Any) -> dict[str, str]:
     """Placeholder name -> parameter's or buffer's name, for what is constant in an exported program."""
-    signature = program.graph_signature
-    return {
-        **signature.inputs_to_parameters,
-        **signature.inputs_to_buffers,
-        **signature.inputs_to_lifted_tensor_constants,
-    }
+    given = program.graph_signature
+    return {**given.inputs_to_parameters, **given.inputs_to_buffers, **given.inputs_to_lifted_tensor_constants}
 
 
 def module_path(node: Any) -> str:
@@ -311,12 +307,9 @@ def other_sizes(dimensions: Sequence[Sequence[Dimension]], inputs: Sequence[Any]
         shapes = _shapes(dimensions, least)
         if shapes is None or shapes == [tuple(one.shape) for one in inputs]:
             continue
-        if (
-            sum(torch.Size(shape).numel() * one.element_size() for shape, one in zip(shapes, inputs, strict=True))
-            > _MOST
-        ):
-            continue
-        found[name] = tuple(_resized(one, shape) for one, shape in zip(inputs, shapes, strict=True))
+        size = sum(torch.Size(shape).numel() * one.element_size() for shape, one in zip(shapes, inputs, strict=True))
+        if size <= _MOST:
+            found[name] = tuple(_resized(one, shape) for one, shape in zip(inputs, shapes, strict=True))
     return found
 
 

@@ -139,12 +139,9 @@ def _xnnpack_quantizer(chosen: Callable[[Any], bool], *, dynamic: bool = False) 
     Args:
         chosen: which nodes it may quantize.
     """
-    from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
-        XNNPACKQuantizer,
-        get_symmetric_quantization_config,
-    )
+    from executorch.backends.xnnpack.quantizer import xnnpack_quantizer as upstream
 
-    class Quantizer(XNNPACKQuantizer):  # type: ignore[misc]  # the exporter's types are not read here
+    class Quantizer(upstream.XNNPACKQuantizer):  # type: ignore[misc]  # the exporter's types are not read here
         def transform_for_annotation(self, model: Any) -> Any:
             """Upstream's, which makes a float32 tensor of each number that is added: tokens would become float."""
             whole = {node: node.args for node in model.graph.nodes if _whole(node)}
@@ -157,7 +154,7 @@ def _xnnpack_quantizer(chosen: Callable[[Any], bool], *, dynamic: bool = False) 
             model.recompile()
             return model
 
-    config = get_symmetric_quantization_config(is_per_channel=True, is_dynamic=dynamic)
+    config = upstream.get_symmetric_quantization_config(is_per_channel=True, is_dynamic=dynamic)
     return Quantizer().set_global(config).set_filter_function(lambda node: not _whole(node) and chosen(node))
 
 
@@ -296,6 +293,4 @@ def apply(model: Prepared, scheme: Scheme, options: Options, *, again: bool = Fa
         )
     if scheme.method == "half":
         return _half(model)
-    if scheme.method == "pt2e":
-        return _static(model, options)
-    return _dynamic(model, scheme, options, again)
+    return _static(model, options) if scheme.method == "pt2e" else _dynamic(model, scheme, options, again)

@@ -248,8 +248,7 @@ def _quantized(file: str) -> bool:
     if (data := Path(file).read_bytes())[4:8] == b"ORTM":
         # ONNX Runtime's own format, a FlatBuffer: a text follows its length.
         return any(b"\0" + name.encode() in data for name in operators)
-    model = onnx.load(file, load_external_data=False)
-    return any(node.op_type.startswith(operators) for node in model.graph.node)
+    return any(node.op_type.startswith(operators) for node in onnx.load(file, load_external_data=False).graph.node)
 
 
 def _session(onnxruntime: Any, file: str, options: Any) -> Any:

@@ -208,19 +208,16 @@ def measure(program: Any, inputs: Sequence[Any], executions: Sequence[int] = (1,
         worst = [functools.reduce(_worse, column) for column in zip(*each, strict=True)]
         return list(zip(worst, changes, strict=True))
 
-    count = len(plain[max(executions)])
-    found = [Measured(Moved(0.0, 0.0), Moved(0.0, 0.0), "")] * count
+    found = [Measured(Moved(0.0, 0.0), Moved(0.0, 0.0), "")] * len(plain[max(executions)])
     for seed in range(RUNS):
         progress.at(f"what rounding does to it, run {seed + 1} of {RUNS}")
-        noise = far(_Perturbed(module, seed))
         found = [
             replace(one, noise=_worse(one.noise, now), noises=(*one.noises, change))
-            for one, (now, change) in zip(found, noise, strict=True)
+            for one, (now, change) in zip(found, far(_Perturbed(module, seed)), strict=True)
         ]
     sites = _sites(module)
     for number, site in enumerate(sites):
         progress.at(f"what one flipped rounding does, place {number + 1} of {len(sites)}")
-        flips = far(_Flipped(module, site, number))
         found = [
             replace(
                 one,
@@ -228,7 +225,7 @@ def measure(program: Any, inputs: Sequence[Any], executions: Sequence[int] = (1,
                 where=_place(site) if now.largest > one.flip.largest else one.where,
                 flips=(*one.flips, change),
             )
-            for one, (now, change) in zip(found, flips, strict=True)
+            for one, (now, change) in zip(found, far(_Flipped(module, site, number)), strict=True)
         ]
     return found
 
@@ -348,8 +345,7 @@ def _runs(module: Any, inputs: Sequence[Any], nodes: Sequence[Any]) -> tuple[lis
                 earlier[node] = before[node]
             else:
                 start = {}
-            run = _Smooth(module, node).run(*given, initial_env=start)
-            changed.append(_flat_outputs(run))
+            changed.append(_flat_outputs(_Smooth(module, node).run(*given, initial_env=start)))
     return right, changed
 
 
@@ -365,17 +361,14 @@ def find(program: Any, inputs: Sequence[Any], measured: Sequence[Measured]) -> l
     nodes = layers(module)
     right, changed = _runs(module, inputs, nodes)
     names = [module_path(node) or str(node.name) for node in nodes]
-    return [
-        _of_output([each[index] - one for each in changed], names, measured[index]) for index, one in enumerate(right)
-    ]
+    return [_of_output([each[at] - one for each in changed], names, measured[at]) for at, one in enumerate(right)]
 
 
 def _of_output(moves: Sequence[Any], names: Sequence[str], measured: Measured) -> Directions | None:
     counted = [index for index, one in enumerate(moves) if 0 < float(one.square().sum()) < float("inf")]
     if not counted:
         return None
-    size = moves[0].numel()
-    order = torch.randperm(size, generator=torch.Generator().manual_seed(0))
+    order = torch.randperm(moves[0].numel(), generator=torch.Generator().manual_seed(0))
     elements = order[:MOST_ELEMENTS].sort().values
     chosen = torch.stack([moves[index][elements] for index in counted])
     return Directions(

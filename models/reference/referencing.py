@@ -322,9 +322,7 @@ def make(
     measured = perturbing.measure(quantized.program, quantized.inputs, sorted(outputs)) if counts else ()
     types = tolerances.output_types(quantized.program)
     true = find(quantized.program, scheme, quantized.inputs) if counts and alone else []
-    compared = [
-        tolerances.agreement(scheme, want[number], outputs[number], types=types, measured=measured) for number in both
-    ]
+    compared = [tolerances.agreement(scheme, want[run], outputs[run], types=types, measured=measured) for run in both]
     agreement = max(compared, key=lambda one: one.max_abs / one.limit)
     trusted = not missing
     if agreement.max_abs > agreement.limit and (near := _in_float64(scheme, true, outputs[1], types, measured)):

@@ -45,9 +45,7 @@ def spread(tensor: Any) -> float:
     """How far the numbers reach: the larger of maximum minus minimum and largest magnitude; 0 for none."""
     numbers = reference.wide(tensor)
     numbers = numbers[torch.isfinite(numbers)]
-    if not numbers.numel():
-        return 0.0
-    return float(max(numbers.max() - numbers.min(), numbers.abs().max()))
+    return float(max(numbers.max() - numbers.min(), numbers.abs().max())) if numbers.numel() else 0.0
 
 
 def output_types(program: Any) -> list[Any]:

@@ -163,7 +163,8 @@ def pairs(source: str, value: Any, examples: Sequence[Any], of: int = 0) -> Foun
             raise _refused(source, f"item {number} is not a pair (inputs, label)")
         inputs, label = pair
         arrays = [_array(one) for one in (inputs if isinstance(inputs, (tuple, list)) else (inputs,))]
-        found.append(Raw(_fitting(arrays, examples, f"sample {number} of {source}"), _label(label)))
+        label = _array(label) if hasattr(label, "detach") else label
+        found.append(Raw(_fitting(arrays, examples, f"sample {number} of {source}"), label))
     if not found:
         raise _refused(source, "it gave no sample")
     return Found(found, max(of, len(found)))
@@ -172,10 +173,6 @@ def pairs(source: str, value: Any, examples: Sequence[Any], of: int = 0) -> Foun
 def _array(value: Any) -> Any:
     """An array of a tensor, of an array or of numbers."""
     return value.detach().cpu().numpy() if hasattr(value, "detach") else np.asarray(value)
-
-
-def _label(value: Any) -> Any:
-    return _array(value) if hasattr(value, "detach") else value
 
 
 def _refused(source: str, why: str) -> UsageError:

@@ -163,8 +163,7 @@ class Tokenizer:
         Raises:
             UsageError: it is empty or has characters that no text has, or the template refuses it.
         """
-        prompt = turns[-1][1]
-        if found := _CONTROL.search(prompt):
+        if found := _CONTROL.search(turns[-1][1]):
             raise UsageError(
                 f"The prompt has the control character U+{ord(found[0]):04X} at position {found.start() + 1}.",
                 "no tokenizer was trained with it; text has tabs and line feeds only",

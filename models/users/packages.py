@@ -125,9 +125,7 @@ def wanted(source: Path) -> tuple[str, ...]:
         ConfigError: a line that is not a package of the index.
     """
     file = source.parent / REQUIREMENTS
-    if not file.is_file():
-        return ()
-    return tuple(listed(file.read_text(encoding="utf-8"), str(file)))
+    return tuple(listed(file.read_text(encoding="utf-8"), str(file))) if file.is_file() else ()
 
 
 def folder_of(lines: Sequence[str]) -> Path:
@@ -140,9 +138,7 @@ def folder_of(lines: Sequence[str]) -> Path:
 def pins(lines: Sequence[str]) -> dict[str, str]:
     """Name and version of everything that is installed for these requirements; empty if nothing is."""
     file = folder_of(lines) / _LOCK
-    if not lines or not file.is_file():
-        return {}
-    return _versions(file.read_text("utf-8"))
+    return _versions(file.read_text("utf-8")) if lines and file.is_file() else {}
 
 
 def _versions(lock: str) -> dict[str, str]:
@@ -281,11 +277,9 @@ def add(names: Iterable[str], source: Path) -> Path:
     chosen = listed("\n".join(names), "the command")
     file = source.parent / REQUIREMENTS
     before = file.read_text("utf-8") if file.is_file() else ""
-    names_of = [normal(match.group()) for word in chosen if (match := _NAME.match(word))]
+    names_of = [normal(match[0]) for word in chosen if (match := _NAME.match(word))]
     kept = [
-        line
-        for line in before.splitlines()
-        if not (match := _NAME.match(line)) or normal(match.group()) not in names_of
+        line for line in before.splitlines() if not (match := _NAME.match(line)) or normal(match[0]) not in names_of
     ]
     lock = _resolve(listed("\n".join([*kept, *chosen]), str(file)))
     versions = {normal(name): version for name, version in _versions(lock).items()}

@@ -179,8 +179,7 @@ def _package(source: Path) -> list[Path]:
 
 def _folders(source: Path) -> list[str]:
     """Where a file's imports look first: its own folder; for relative ones the folder that its package is in."""
-    package = _package(source)
-    return [os.fspath(source.parent), *(os.fspath(one.parent) for one in package[-1:])]
+    return [os.fspath(source.parent), *(os.fspath(one.parent) for one in _package(source)[-1:])]
 
 
 @contextlib.contextmanager

@@ -197,8 +197,7 @@ class Watch:
         import ast
 
         names = {name.partition(".")[0] for name in set(sys.modules) - self._modules}
-        files = {os.fspath(self.source), *(path for path in self._opened if path.endswith(".py"))}
-        for file in files:
+        for file in {os.fspath(self.source), *(path for path in self._opened if path.endswith(".py"))}:
             with contextlib.suppress(OSError, SyntaxError, ValueError):
                 for node in ast.walk(ast.parse(Path(file).read_bytes())):
                     if isinstance(node, ast.Import):

@@ -39,8 +39,7 @@ class ZooModel:
     @property
     def source(self) -> Path:
         """The file that defines it."""
-        module = self.maker.partition(":")[0]
-        return IMPORTS.joinpath(*module.split(".")).with_suffix(".py")
+        return IMPORTS.joinpath(*self.maker.partition(":")[0].split(".")).with_suffix(".py")
 
 
 @functools.cache

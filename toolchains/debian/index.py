@@ -92,8 +92,7 @@ def safe_path(path: str) -> str:
         ArchiveError: it leads elsewhere.
     """
     if not re.fullmatch(r"[\w+.~-][\w+.~/-]*", path, re.ASCII) or ".." in PurePosixPath(path).parts:
-        what = f"The archive's list names {path!r}, which is not a path in the archive."
-        raise ArchiveError(what, "", _OTHER_MIRROR)
+        raise ArchiveError(f"The archive's list names {path!r}, which is not a path in the archive.", "", _OTHER_MIRROR)
     return path
 
 
@@ -235,6 +234,4 @@ class Closure:
 
     @staticmethod
     def _names(conflict: Relation, package: Package) -> bool:
-        if conflict.name == package.name:
-            return satisfies(package.version, conflict)
-        return package.gives(conflict)
+        return satisfies(package.version, conflict) if conflict.name == package.name else package.gives(conflict)

@@ -255,8 +255,7 @@ def binary(suite: str, filename: str, sha256: str) -> Path:
         newest = _with_lists(archive, lambda: archive.plan([package], closure=False)[0])
         try:
             # Names in the archive lack the version's epoch.
-            name = f"{package}_{version.rpartition(':')[2]}_{arch}.deb"
-            _pinned(newest.uri.rpartition("/")[0], file, name, sha256)
+            _pinned(newest.uri.rpartition("/")[0], file, f"{package}_{version.rpartition(':')[2]}_{arch}.deb", sha256)
         except ArchiveError as error:
             if not error.absent:
                 raise

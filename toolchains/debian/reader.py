@@ -129,8 +129,7 @@ class Reader:
     def _text(self) -> str:
         """The list of packages; its digest and the signature of the list that names it are checked each time."""
         need_reader()
-        signed = client.read_release(self._signed.read_bytes(), keyring(find_mirror()), self.suite)
-        size, digest = self._named(signed)
+        size, digest = self._named(client.read_release(self._signed.read_bytes(), keyring(find_mirror()), self.suite))
         file = self._list_file(digest)
         raw = file.read_bytes() if file.is_file() else b""
         if len(raw) != size or sha256_bytes(raw) != digest:

@@ -30,10 +30,7 @@ KEYRING_VARIABLE = "SLIPWAY_DEBIAN_KEYRING"
 APT = Path("/etc/apt")
 TEMPLATE = Path("/usr/share/python-apt/templates/Debian.info")
 """Ubuntu's and other relatives' own note of Debian's archive (package python-apt-common)."""
-KEYRINGS = (
-    Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
-    Path("/usr/share/keyrings/debian-archive-keyring.pgp"),
-)
+KEYRINGS = tuple(Path(f"/usr/share/keyrings/debian-archive-keyring.{kind}") for kind in ("gpg", "pgp"))
 SUITES = frozenset(
     {"oldoldstable", "oldstable", "stable", "testing", "unstable", "sid", "bullseye", "bookworm", "trixie", "forky"}
 )

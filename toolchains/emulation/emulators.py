@@ -90,8 +90,7 @@ def _require(program: str) -> None:
 
 def unpacked(target: Target) -> Path | None:
     """The target's emulator out of Debian's packages, if it is in the cache; nothing is fetched."""
-    root = debian.tree_root(_SUITE, host_arch(), [_USER], keep=_KEPT)
-    program = root / "usr/bin" / target.qemu
+    program = debian.tree_root(_SUITE, host_arch(), [_USER], keep=_KEPT) / "usr/bin" / target.qemu
     return program if program.is_file() else None
 
 

@@ -79,8 +79,7 @@ def platform_for(target: Target, cpu: str) -> Platform:
         wine.prefix(target)
         return Platform(target, cpu, "Wine, on this machine's CPU")
     if cpu != NATIVE:
-        root = sysroot(target) if target.libc == "glibc" else None
-        before = emulators.user_argv(target, cpu, root)
+        before = emulators.user_argv(target, cpu, sysroot(target) if target.libc == "glibc" else None)
         return Platform(target, cpu, emulators.describe(target, cpu), tuple(before))
     if target.libc != "glibc" or emulators.is_native(target):
         return Platform(target, cpu, "this machine's CPU")

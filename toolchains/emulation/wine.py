@@ -183,11 +183,9 @@ def argv(
     wine = _wine(target)
     root = _tree(wine)
     above = program.parent if above is None else above
-    inside = "\\".join(program.relative_to(above).parts)
+    inside = "\\".join(["Z:\\work", *program.relative_to(above).parts])
     folder = "" if cwd is None else (Path("work") / cwd.relative_to(above)).as_posix()
-    return _namespace(
-        _RUN, root, prefix(target), above, folder, f"{_PROGRAMS}/{wine.loader}", f"Z:\\work\\{inside}", *words
-    )
+    return _namespace(_RUN, root, prefix(target), above, folder, f"{_PROGRAMS}/{wine.loader}", inside, *words)
 
 
 def prefix(target: Target) -> Path:

@@ -86,11 +86,10 @@ def agreeing(target: Target) -> list[str]:
 
     ``native (AVX2)`` says how far the machine's own x86 went. AVX512 is named if none had it: nothing emulates it.
     """
-    rows = [row for row in COUNTS.rows() if (row["tests"], row["target"]) == (ZOO, target.name)]
     found = [
         row["CPU"] + "".join(re.findall(r" \((?:SSE|AVX2|AVX512)\)$", row["how"]))
-        for row in rows
-        if row["differs"] == row["failed"] == "0"
+        for row in COUNTS.rows()
+        if (row["tests"], row["target"]) == (ZOO, target.name) and row["differs"] == row["failed"] == "0"
     ]
     wide = target.machine not in ("x86_64", "i686") or any("AVX512" in name for name in found)
     return found if wide or not found else [*found, "AVX512 not run"]
@@ -131,6 +130,4 @@ def _remarks(families: Families, columns: Sequence[Column]) -> list[Row]:
         for name, cell in ((name, column.cells.get(name)) for column in columns for name in names):
             if cell is not None and not cell.good:
                 found.setdefault((family, f"{cell.outcome}{_RIGHT.get(cell.right, '')}"), set()).add(name)
-    return [
-        {"tests": family, "outcome": outcome, "programs": str(len(cases))} for (family, outcome), cases in found.items()
-    ]
+    return [{"tests": family, "outcome": what, "programs": str(len(cases))} for (family, what), cases in found.items()]

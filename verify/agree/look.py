@@ -144,8 +144,7 @@ def look(executor: Executor, program: Compared) -> Cell:
                 raise
             return Cell(outcome="too slow", why=f"over {SECONDS:.0f} s, {executor.platform.how}")
         if not answer.error:
-            how = _how(executor, answer.features)
-            return judge(program, answer.outputs).model_copy(update={"how": how})
+            return judge(program, answer.outputs).model_copy(update={"how": _how(executor, answer.features)})
         why = " ".join(str(answer.error.get("message", "")).split())
         refused = answer.error.get("kind") in _REFUSED or _HARDWARE in why
         return Cell(outcome="refused" if refused else "failed", why=why)

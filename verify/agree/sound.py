@@ -188,8 +188,7 @@ def look_at(executor: Executor, case: Case) -> Cell:
     if seen.outcome != "differs":
         return seen
     with tempfile.TemporaryDirectory(prefix="slipway-sound-") as folder:
-        answer = execute(executor, case, Path(folder))
-        side, figures = who_is_right(case, answer.outputs)
+        side, figures = who_is_right(case, execute(executor, case, Path(folder)).outputs)
     return seen.model_copy(update={"right": side, "why": f"{seen.why}; {figures}"})
 
 

@@ -213,8 +213,7 @@ def measure(subject: Subject, rounds: int) -> Measured:
         for name, threads in (turn for _ in range(rounds) for turn in random.sample(turns, len(turns))):
             back_memory()
             warmup = max(_WARMUP, int(executions[name] * _SETTLING_MS / subject.aim_ms))
-            one = subject.cases[name].run(threads, executions[name], warmup, *flags[name])
-            answers[name][threads].append(one)
+            answers[name][threads].append(subject.cases[name].run(threads, executions[name], warmup, *flags[name]))
     found |= {name: subject.cases[name].figure(some, far[name]) for name, some in answers.items()}
     names = [*subject.cases, *subject.missing]
     others = max(busy.others(), withheld, _withheld(lean))
@@ -310,10 +309,6 @@ def fastest(name: str, seen: Measured, threads: int) -> tuple[str, float]:
     return min(counted, key=lambda one: counted[one]), ratio
 
 
-def _of_threads(values: Sequence[str]) -> str:
-    return values[0] if len(set(values)) == 1 else " / ".join(values)
-
-
 def _latency(name: str, found: Figure) -> str:
     times = " / ".join(f"{found.p50_ms[threads]:.3g}" for threads in THREADS)
     return times + (" (≠)" if found.apart > FAR[bits_of(name)] else "")
@@ -322,10 +317,6 @@ def _latency(name: str, found: Figure) -> str:
 def _rest(_: str, found: Figure) -> str:
     size = (found.model_bytes + found.library_bytes) / 1e6
     return f"{found.load_ms:.3g} ms, {found.peak_rss_bytes / 1e6:.0f} MB, {size:.3g} MB"
-
-
-def _apart(_: str, found: Figure) -> str:
-    return f"{found.apart:.1g}"
 
 
 def _table(cells: Cells, show: Callable[[str, Figure], str]) -> list[list[str]]:
@@ -342,7 +333,8 @@ def latencies(cells: Cells) -> list[list[str]]:
     (heads, *lines) = _table(cells, _latency)
     for line, (name, seen) in zip(lines, cells.items(), strict=True):
         best = [fastest(name, seen, threads) for threads in THREADS]
-        line.append(_of_threads([who for who, _ in best]))
+        first = [who for who, _ in best]
+        line.append(first[0] if len(set(first)) == 1 else " / ".join(first))
         line.append(" / ".join(f"{ratio:.2f}{' (!)' if ratio > AIM else ''}" if ratio else "-" for _, ratio in best))
     return [[*heads, "fastest", "lean : best other"], *lines]
 
@@ -381,7 +373,8 @@ def reasons(cells: Cells) -> list[list[str]]:
 
 def views(cells: Cells) -> list[list[list[str]]]:
     """Tables, the headings first: latencies; load, memory and size; distances from torch's outputs; what is missing."""
-    return [latencies(cells), _table(cells, _rest), _table(cells, _apart), reasons(cells)]
+    apart = _table(cells, lambda _, found: f"{found.apart:.1g}")
+    return [latencies(cells), _table(cells, _rest), apart, reasons(cells)]
 
 
 def show(tables: Sequence[list[list[str]]]) -> None:

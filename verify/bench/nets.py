@@ -105,8 +105,7 @@ def load() -> dict[str, Net]:
     """
     found = {}
     for section in read(TABLE).values():
-        nets = section.pop("nets")
-        for name, own in nets.items():
+        for name, own in section.pop("nets").items():
             row = {**section, **own}
             row["make"] += name if row["make"].endswith(":") else ""
             net = Net(name=name, **{**row, "schemes": tuple(row["schemes"]), "take": tuple(row.get("take", ()))})
@@ -152,21 +151,16 @@ def key(program: Exported) -> str:
     """
     own = [sha256_file(file) for file in CODE]
     lock = sha256_file(bootstrap.lock_file("nets"))
-    return sha256_bytes(
-        json.dumps([program.net.digest, repr(get_scheme(program.scheme)), own, lock, versions()]).encode()
-    )
+    parts = [program.net.digest, repr(get_scheme(program.scheme)), own, lock, versions()]
+    return sha256_bytes(json.dumps(parts).encode())
 
 
 def export(programs: Sequence[Exported]) -> dict[str, Made]:
     """Export what is not there yet; results by the programs' names, in their order."""
     environment.ensure_export()  # before the keys, which name its versions
+    out = str(dist_part("nets"))
     wanted = [
-        Wanted(
-            one.name,
-            folder_of(one),
-            key(one),
-            {"net": one.net.name, "scheme": one.scheme, "out": str(dist_part("nets"))},
-        )
+        Wanted(one.name, folder_of(one), key(one), {"net": one.net.name, "scheme": one.scheme, "out": out})
         for one in programs
     ]
     return make_all("exporting", "verify.bench.making", ("nets",), wanted)
@@ -212,10 +206,6 @@ def ratio(seen: Measured, metric: str, threads: int) -> float:
     return ours / theirs
 
 
-def _measured(rows: Sequence[Row]) -> list[Row]:
-    return [one for one in rows if all(figure.p50_ms for figure in one[1].figures.values())]
-
-
 def _mean(rows: Sequence[Row], name: str, metric: str, threads: int) -> str:
     value = statistics.geometric_mean(ratio(seen, metric, threads) for _, seen in rows)
     aim = SCHEME_AIMS.get(name, AIMS[metric]) if metric == "p50_ms" else AIMS[metric]
@@ -232,7 +222,7 @@ def _slow(rows: Sequence[Row], named: bool) -> str:
 
 def short(rows: Sequence[Row]) -> list[list[str]]:
     """A line for each scheme, and one for all."""
-    found = _measured(rows)
+    found = [one for one in rows if all(figure.p50_ms for figure in one[1].figures.values())]
     schemes = dict.fromkeys(one.scheme for one, _ in found)
     groups = [(scheme, [row for row in found if row[0].scheme == scheme]) for scheme in schemes]
     return [
@@ -276,10 +266,8 @@ def run(request: Bench) -> None:
     made = export(chosen)
     ready = [one for one in chosen if not made[one.name].error]
     if not ready:
-        first = made[chosen[0].name]
-        raise ConfigError(
-            "The export of every net failed.", first.error, "./inv self.bench --what nets --only resnet18"
-        )
+        why = made[chosen[0].name].error
+        raise ConfigError("The export of every net failed.", why, "./inv self.bench --what nets --only resnet18")
     seen = sweep("nets", [subject(one, *bundles) for one in ready], [*map(bundle_digest, bundles)], request.runs)
     failed = {one.name: Measured(figures={LEAN: Figure(error=made[one.name].error)}) for one in chosen}
     rows = [(one, (failed | seen)[one.name]) for one in chosen]

@@ -137,8 +137,7 @@ def peaks(lean: Bundle) -> Peaks:
     """What this processor can do, by the runner's loops of fused multiply-adds and of reading."""
     words = [*runner_here(lean), "--roofline", f"--cpu_threads={THREADS[-1]}", "--json"]
     done = run_command(words, error=BuildError, what="Measuring what the processor can do")
-    points = json.loads(done.stdout)["roofline"]
-    return {one["threads"]: (one["gflops"], one["gbytes_per_s"]) for one in points}
+    return {one["threads"]: (one["gflops"], one["gbytes_per_s"]) for one in json.loads(done.stdout)["roofline"]}
 
 
 def shares(cells: Cells, most: Peaks) -> list[list[str]]:

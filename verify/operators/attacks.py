@@ -110,9 +110,7 @@ WRONG: dict[str, Maker] = {
     "index-type": _call(
         "aten::index.Tensor_out", torch.ones(3, dtype=torch.uint8), [torch.tensor([0, 1, 2])], _to(3, dtype=_INT64)
     ),
-    "gather-type": _call(
-        "aten::gather.out", torch.ones(3), 0, torch.tensor([0, 1, 2]), False, _to(3, dtype=_FLOAT64)
-    ),
+    "gather-type": _call("aten::gather.out", torch.ones(3), 0, torch.tensor([0, 1, 2]), False, _to(3, dtype=_FLOAT64)),
     "select-beyond": _call("aten::index_select.out", torch.ones(2, 4), 1, _index(4), _to(2, 3)),
     "select-before": _call("aten::index_select.out", torch.ones(4, 2), 0, _index(-1), _to(3, 2)),
     "index-beyond": _call("aten::index.Tensor_out", torch.ones(4, 2), [_index(4)], _to(3, 2)),

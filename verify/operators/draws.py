@@ -76,7 +76,7 @@ def dim_of(draw: Draw, x: torch.Tensor) -> int:
     return int(draw(st.integers(-x.dim(), x.dim() - 1)))
 
 
-def some_dims(draw: Draw, x: torch.Tensor) -> list[int]:
+def dims_of(draw: Draw, x: torch.Tensor) -> list[int]:
     """At least one dimension, each once."""
     return sorted(draw(st.sets(st.integers(0, x.dim() - 1), min_size=1)))
 

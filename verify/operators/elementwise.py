@@ -50,9 +50,8 @@ def _where(draw: Draw) -> Call:
     first, second = broadcast(draw)
     kind = dtype(draw, ALL)
     a, b = tensor(draw, first, kind), tensor(draw, second, kind)
-    whole = torch.broadcast_shapes(first, second)
     # Of rows that are chosen as a whole, as masks of attention have them, and of columns.
-    sizes = [1 if draw(st.integers(0, 3)) == 0 else size for size in whole]
+    sizes = [1 if draw(st.integers(0, 3)) == 0 else size for size in torch.broadcast_shapes(first, second)]
     return aten.where.self, (tensor(draw, sizes, torch.bool), a, b)
 
 

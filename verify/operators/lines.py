@@ -16,10 +16,10 @@ from verify.operators.draws import (
     Draw,
     Maker,
     dim_of,
+    dims_of,
     dtype,
     of_one,
     shape,
-    some_dims,
     tensor,
 )
 
@@ -36,7 +36,7 @@ def _over_dims(op: Any, of: tuple[torch.dtype, ...], **settings: Any) -> Maker:
     def over(x: torch.Tensor, dims: list[int], keep: bool) -> Any:
         return op(x, dims, keepdim=keep, **settings)
 
-    return of_one(over, lambda draw, x: (some_dims(draw, x), draw(st.booleans())), of)
+    return of_one(over, lambda draw, x: (dims_of(draw, x), draw(st.booleans())), of)
 
 
 def _variance(draw: Draw) -> Call:

@@ -8,20 +8,7 @@ from typing import Any
 import torch
 from hypothesis import strategies as st
 
-from verify.operators.draws import (
-    ALL,
-    FLOATS,
-    SIZES,
-    Call,
-    Draw,
-    Maker,
-    dim_of,
-    dtype,
-    of_one,
-    shape,
-    some_dims,
-    tensor,
-)
+from verify.operators.draws import ALL, FLOATS, SIZES, Call, Draw, Maker, dim_of, dims_of, dtype, of_one, shape, tensor
 
 aten = torch.ops.aten
 
@@ -189,7 +176,7 @@ MAKERS: dict[str, Maker] = {
     "aten::select_copy.int_out": of_one(aten.select_copy.int, _select),
     "aten::slice_copy.Tensor_out": of_one(aten.slice_copy.Tensor, _slice),
     "aten::narrow_copy.out": of_one(aten.narrow_copy.default, _narrow),
-    "aten::flip.out": of_one(aten.flip.default, lambda draw, x: (some_dims(draw, x),)),
+    "aten::flip.out": of_one(aten.flip.default, lambda draw, x: (dims_of(draw, x),)),
     "aten::diagonal_copy.out": of_one(
         aten.diagonal_copy.default,
         lambda draw, x: (draw(st.integers(-x.shape[0] + 1, x.shape[1] - 1)), 0, 1),

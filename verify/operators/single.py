@@ -101,9 +101,7 @@ GROUPS: dict[str, Group] = {
     "edges": (edges, lambda: (_floats(2, 6, 5, 4), _integers(5, low=0, high=2))),
     "edges-half": (edges, lambda: (_floats(2, 6, 5, 4, dtype=torch.float16), _integers(5, low=0, high=2))),
     "edges-double": (edges, lambda: (_floats(2, 6, 5, 4, dtype=torch.float64), _integers(5, low=0, high=2))),
-    "edges-bytes": (
-        edges, lambda: (_integers(2, 6, 5, 4, low=0, dtype=torch.uint8), _integers(5, low=0, high=2))
-    ),
+    "edges-bytes": (edges, lambda: (_integers(2, 6, 5, 4, low=0, dtype=torch.uint8), _integers(5, low=0, high=2))),
     "edges-bool": (edges, lambda: (_integers(2, 6, 5, 4) > 0, _integers(5, low=0, high=2))),
     "edges-long": (edges, lambda: (_integers(2, 6, 5, 4), _integers(5, low=0, high=2))),
     "masks": (masks, lambda: (_floats(2, 6, 37, 50), _floats(2, 6, 37, 1) + _floats(2, 6, 37, 50) > 1.5)),

@@ -76,8 +76,7 @@ class Writer:
         order = list(range(value.dim()))
         static = schema.TensorShapeDynamism.STATIC
         kind, buffer = scalar_type_enum(value.dtype), len(self._constants) - 1
-        stored = schema.Tensor(kind, 0, list(value.shape), order, False, 0, buffer, None, static)
-        return ValueRef(self._put(stored))
+        return ValueRef(self._put(schema.Tensor(kind, 0, list(value.shape), order, False, 0, buffer, None, static)))
 
     def _output(self, index: int, result: torch.Tensor) -> int:
         self.results.append(result)
@@ -273,8 +272,7 @@ def _quantized(writer: Writer) -> None:
     scales = writer.given(torch.rand(3, 2))
     writer.values[scales.index].val.dim_order = [1, 0]
     real = table.float() * writer.inputs[-1].repeat_interleave(2, 1)
-    looked_up = Out(real[rows])
-    writer.call("quantized_decomposed::embedding_byte.out", table, scales, None, *edges, rows, looked_up)
+    writer.call("quantized_decomposed::embedding_byte.out", table, scales, None, *edges, rows, Out(real[rows]))
 
 
 def _training(writer: Writer) -> None:

@@ -95,19 +95,15 @@ _QUANTIZERS: dict[str, dict[str, bool]] = {
 
 def _quantized(net: str, way: str, *, delegate: bool) -> Program:
     """By upstream's quantizer; without a delegate kernels of its own compute with what it gives."""
-    from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
-        XNNPACKQuantizer,
-        get_symmetric_quantization_config,
-    )
+    from executorch.backends.xnnpack.quantizer import xnnpack_quantizer as upstream
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
     module, given = _net(net)
-    quantizer = XNNPACKQuantizer().set_global(get_symmetric_quantization_config(**_QUANTIZERS[way]))
+    quantizer = upstream.XNNPACKQuantizer().set_global(upstream.get_symmetric_quantization_config(**_QUANTIZERS[way]))
     prepared = prepare_pt2e(torch.export.export(copy.deepcopy(module), given, strict=False).module(), quantizer)
     prepared(*given)
     converted = convert_pt2e(prepared)
-    exported = torch.export.export(converted, given, strict=False)
-    return lower(exported, runs(converted, [given]), delegate=delegate)
+    return lower(torch.export.export(converted, given, strict=False), runs(converted, [given]), delegate=delegate)
 
 
 def _weights_only() -> Program:
@@ -120,8 +116,7 @@ def _weights_only() -> Program:
     module = module.to(torch.float32)
     groups = Int8DynamicActivationIntxWeightConfig(weight_dtype=torch.int4, weight_granularity=PerGroup(32))
     quantize_(module, groups, lambda layer, _: isinstance(layer, nn.Linear) and layer.in_features % 32 == 0)
-    exported = torch.export.export(module, given, strict=False)
-    return lower(exported, runs(module, [given]), delegate=True)
+    return lower(torch.export.export(module, given, strict=False), runs(module, [given]), delegate=True)
 
 
 def _stages(*, delegate: bool) -> Program:

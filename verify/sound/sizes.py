@@ -67,8 +67,7 @@ def _channels(m: Any, x: Any) -> Any:
 
 
 def _mixer() -> Any:
-    lines = {name: nn.Linear(16, 16) for name in ("q", "k", "v", "out")}
-    return made(_heads, **lines)
+    return made(_heads, **{name: nn.Linear(16, 16) for name in ("q", "k", "v", "out")})
 
 
 _KINDS: dict[str, tuple[Callable[[], Any], Callable[[int], tuple[Any, ...]], Any]] = {
@@ -115,11 +114,7 @@ _KINDS: dict[str, tuple[Callable[[], Any], Callable[[int], tuple[Any, ...]], Any
     ),
     "max-pooled": (lambda: nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.MaxPool2d(2)), _image, _BOTH),
     "larger": (lambda: made(lambda m, x: functional.interpolate(x, scale_factor=2.0)), _image, _BOTH),
-    "channels": (
-        lambda: made(_channels, conv=nn.Conv2d(3, 4, 3)),
-        _image,
-        _BOTH,
-    ),
+    "channels": (lambda: made(_channels, conv=nn.Conv2d(3, 4, 3)), _image, _BOTH),
 }  # fmt: skip
 _ONE_WAY = ("larger",)
 """Only by portable kernels."""

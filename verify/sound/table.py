@@ -84,9 +84,7 @@ def _kept(folder: Path, number: int, program: Program, run: Run) -> dict[str, An
         "inputs": _saved(folder, f"{number}-input", run.inputs),
         "outputs": _saved(folder, f"{number}-output", outputs),
         "eager": _saved(folder, f"{number}-eager", run.results),
-        "first": [
-            [method, _saved(folder, f"{number}-first{at}-", given)] for at, (method, given) in enumerate(run.first)
-        ],
+        "first": [[name, _saved(folder, f"{number}-first{at}-", given)] for at, (name, given) in enumerate(run.first)],
         "limits": [limit.model_dump(mode="json") for limit in limits],
         "method": run.method,
         "runs": run.executions,

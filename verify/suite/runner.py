@@ -167,5 +167,4 @@ def _tests(step: Step, choice: Test) -> Ended:
 
 def _again(failed: Sequence[str]) -> str:
     """The next command after these steps failed."""
-    checks = {step.name for step in _lint()}
-    return "./inv test --lint" if checks.issuperset(failed) else "./inv test -v -k NAME"
+    return "./inv test --lint" if {step.name for step in _lint()}.issuperset(failed) else "./inv test -v -k NAME"

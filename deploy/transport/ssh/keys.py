@@ -151,9 +151,7 @@ class Line:
         if len(words) < 2 or words[0].startswith("#"):
             return None
         parts = words[1].split(None, 2)
-        if len(parts) < 2:
-            return None
-        return cls(marker, words[0], parts[0], parts[1])
+        return cls(marker, words[0], parts[0], parts[1]) if len(parts) > 1 else None
 
     @cached_property
     def key(self) -> paramiko.PKey | None:

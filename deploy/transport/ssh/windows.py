@@ -161,8 +161,7 @@ class WindowsTransport(SshTransport):
             TransferError: the folder of an earlier run cannot be removed. UnreachableError: the connection broke.
         """
         names = " ".join(name for name in libraries if re.fullmatch(r"[\w.-]+", name))
-        text = _AROUND.format(runner=self.runner, name=self._folder, libraries=names)
-        self._replace(text, self._batch, deadline)
+        self._replace(_AROUND.format(runner=self.runner, name=self._folder, libraries=names), self._batch, deadline)
         line = ".\\" + self._batch.replace("/", "\\")
         done = self._called(line, deadline, f"asking {self.name} what it is")
         if done.code != 0:
