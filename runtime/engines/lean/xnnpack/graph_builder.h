@@ -51,6 +51,8 @@ class GraphBuilder {
   Status build();
 
   xnn_subgraph_t subgraph() const { return subgraph_.get(); }
+  // When a runtime is made of it. The constants that were widened stay: the runtime reads them.
+  void forget_subgraph() { subgraph_.reset(); }
   const std::vector<External>& externals() const { return externals_; }
   bool has_halves() const { return has_halves_; }
   bool widened() const { return widen_; }

@@ -31,7 +31,7 @@ constexpr double kVectorCycles = 30;
 constexpr double kTileCycles = 60;
 // What it takes to read each weight that this method has more, 16 for 9, from no cache. It decides where
 // images are small and weights many.
-constexpr double kWeightCycles = 1;
+constexpr double kWeightCycles = 1.4;
 constexpr std::size_t kPixelTaps = 9;
 // The model does not know what the caches do.
 constexpr double kGain = 0.85;

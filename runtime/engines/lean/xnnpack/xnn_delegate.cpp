@@ -120,6 +120,7 @@ Result<std::unique_ptr<XnnDelegate>> XnnDelegate::load(const XnnContext& context
   for (const External& external : made->graph_->externals()) {
     made->bound_.push_back({external, {}, nullptr, {}});
   }
+  made->graph_->forget_subgraph();
   return made;
 }
 
