@@ -106,29 +106,28 @@ namespace {
 struct TypeRow {
   DType dtype;
   const char* name;
-  std::size_t size;
   // The bits of 1 in this type, little-endian in the low bytes; of complex numbers the real part.
   std::uint64_t one;
 };
 
 constexpr TypeRow kTypes[] = {
-    {DType::kBool, "bool", 1, 1},
-    {DType::kUInt8, "uint8", 1, 1},
-    {DType::kInt8, "int8", 1, 1},
-    {DType::kUInt16, "uint16", 2, 1},
-    {DType::kInt16, "int16", 2, 1},
-    {DType::kUInt32, "uint32", 4, 1},
-    {DType::kInt32, "int32", 4, 1},
-    {DType::kUInt64, "uint64", 8, 1},
-    {DType::kInt64, "int64", 8, 1},
-    {DType::kFloat16, "float16", 2, 0x3C00},
-    {DType::kBFloat16, "bfloat16", 2, 0x3F80},
-    {DType::kFloat32, "float32", 4, 0x3F800000},
-    {DType::kFloat64, "float64", 8, 0x3FF0000000000000},
-    {DType::kUnknown, "unknown", 0, 0},
-    {DType::kNone, "none", 0, 0},
-    {DType::kComplex64, "complex64", 8, 0x3F800000},
-    {DType::kComplex128, "complex128", 16, 0x3FF0000000000000},
+    {DType::kBool, "bool", 1},
+    {DType::kUInt8, "uint8", 1},
+    {DType::kInt8, "int8", 1},
+    {DType::kUInt16, "uint16", 1},
+    {DType::kInt16, "int16", 1},
+    {DType::kUInt32, "uint32", 1},
+    {DType::kInt32, "int32", 1},
+    {DType::kUInt64, "uint64", 1},
+    {DType::kInt64, "int64", 1},
+    {DType::kFloat16, "float16", 0x3C00},
+    {DType::kBFloat16, "bfloat16", 0x3F80},
+    {DType::kFloat32, "float32", 0x3F800000},
+    {DType::kFloat64, "float64", 0x3FF0000000000000},
+    {DType::kUnknown, "unknown", 0},
+    {DType::kNone, "none", 0},
+    {DType::kComplex64, "complex64", 0x3F800000},
+    {DType::kComplex128, "complex128", 0x3FF0000000000000},
 };
 
 constexpr std::size_t kTypeCount = sizeof(kTypes) / sizeof(kTypes[0]);
@@ -179,10 +178,6 @@ void walk(const Shape& shape, const std::vector<std::uint8_t>& dim_order, Visit 
 
 const char* name_of(DType dtype) {
   return row(dtype).name;
-}
-
-std::size_t size_of(DType dtype) {
-  return row(dtype).size;
 }
 
 bool count_elements(const Shape& shape, std::size_t element_size, std::size_t* count) {
@@ -239,13 +234,13 @@ float bfloat16_value(std::uint16_t bits) {
 
 Tensor ones(DType dtype, const Shape& shape, std::size_t count) {
   const TypeRow& type = row(dtype);
-  Tensor tensor{dtype, shape, std::vector<std::uint8_t>(count * type.size)};
+  Tensor tensor{dtype, shape, std::vector<std::uint8_t>(count * size_of(dtype))};
   std::uint8_t one[16] = {};
   for (std::size_t byte = 0; byte < sizeof(type.one); ++byte) {
     one[byte] = static_cast<std::uint8_t>(type.one >> (8 * byte));
   }
   for (std::size_t element = 0; element < count; ++element) {
-    std::memcpy(tensor.bytes.data() + element * type.size, one, type.size);
+    std::memcpy(tensor.bytes.data() + element * size_of(dtype), one, size_of(dtype));
   }
   return tensor;
 }

@@ -1,6 +1,7 @@
 // What every fallible function returns. Nothing of ours throws on purpose; no exception leaves an engine.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <variant>
@@ -31,21 +32,31 @@ class [[nodiscard]] Status {
  public:
   Status() = default;
   Status(Code code, std::string message, std::string fix = {}, std::vector<std::string> names = {})
-      : code_(code), message_(std::move(message)), fix_(std::move(fix)), names_(std::move(names)) {}
+      : failure_(
+            std::make_shared<Failure>(Failure{code, std::move(message), std::move(fix), std::move(names)})) {}
 
-  bool ok() const { return code_ == Code::kOk; }
-  Code code() const { return code_; }
-  const std::string& message() const { return message_; }
-  const std::string& fix() const { return fix_; }
-  const std::vector<std::string>& names() const { return names_; }
+  bool ok() const { return failure_ == nullptr; }
+  Code code() const { return failure().code; }
+  const std::string& message() const { return failure().message; }
+  const std::string& fix() const { return failure().fix; }
+  const std::vector<std::string>& names() const { return failure().names; }
   // As a Result has it.
   const Status& status() const { return *this; }
 
  private:
-  Code code_ = Code::kOk;
-  std::string message_;
-  std::string fix_;
-  std::vector<std::string> names_;
+  struct Failure {
+    Code code = Code::kOk;
+    std::string message;
+    std::string fix;
+    std::vector<std::string> names;
+  };
+  const Failure& failure() const {
+    static const Failure kNone;
+    return failure_ == nullptr ? kNone : *failure_;
+  }
+
+  // Outside: most outcomes are none, and kernels of a few elements give several.
+  std::shared_ptr<const Failure> failure_;
 };
 
 // The failure where the system gave no memory.

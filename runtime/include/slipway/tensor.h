@@ -33,7 +33,11 @@ using Shape = std::vector<std::int64_t>;
 // NumPy's name of the type; "bfloat16" for the one NumPy lacks, "unknown" for kUnknown, "none".
 const char* name_of(DType dtype);
 // Bytes an element takes; 0 for kUnknown and kNone.
-std::size_t size_of(DType dtype);
+constexpr std::size_t size_of(DType dtype) {
+  constexpr std::uint8_t kSizes[] = {1, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 0, 0, 8, 16};
+  const auto index = static_cast<std::size_t>(dtype);
+  return index < sizeof(kSizes) ? kSizes[index] : 0;
+}
 
 // Elements of a tensor of this shape (1 for a scalar). False when a dimension is negative or when
 // elements x element_size does not fit in 2^62 bytes.

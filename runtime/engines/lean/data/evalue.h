@@ -58,6 +58,9 @@ Status resize(TensorView* view, const std::int64_t* sizes, std::size_t rank);
 inline Status resize(TensorView* view, const Shape& shape) {
   return resize(view, shape.data(), shape.size());
 }
+inline Status resize(TensorView* view, const TensorView& like) {
+  return resize(view, like.sizes.data(), like.rank);
+}
 
 // A copy of what lies at `view`, row-major.
 Tensor tensor_of(const TensorView& view);

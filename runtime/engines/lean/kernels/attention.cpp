@@ -345,7 +345,7 @@ Status check_update(const TensorView& value, TensorView& cache) {
   const bool fits = value.rank == 4 && cache.rank == 4 && value.contiguous() && cache.contiguous() &&
                     value.dtype == cache.dtype && value.sizes[0] == cache.sizes[0] &&
                     value.sizes[2] == cache.sizes[2] && value.sizes[3] == cache.sizes[3];
-  return fits ? resize(&cache, cache.shape())
+  return fits ? resize(&cache, cache)
               : mismatch(to_text(value.shape()) + " of " + name_of(value.dtype) +
                          " does not go into a cache of " + to_text(cache.shape()) + " of " +
                          name_of(cache.dtype));

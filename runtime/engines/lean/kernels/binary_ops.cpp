@@ -23,7 +23,7 @@ DType promoted(const TensorView& a, const Other& b) {
 
 // out = f(a, b), computed for arguments of type `dtype`. What is one number in b is read once, and not copied
 // beside every block of a; integers may have more digits than a Number's double.
-template <In kIn, typename F>
+template <In kIn = In::kOwn, typename F>
 Status combine(const TensorView& a, Other b, TensorView& out, DType dtype, const F& f) {
   if (b.tensor != nullptr) {
     SLIPWAY_RETURN_IF_ERROR(resize_to_all({&a, b.tensor}, &out));
@@ -33,11 +33,10 @@ Status combine(const TensorView& a, Other b, TensorView& out, DType dtype, const
     }
     load(b.tensor->dtype, b.tensor->data, 1, 1, &b.number.real);
   } else {
-    SLIPWAY_RETURN_IF_ERROR(resize(&out, a.shape()));
+    SLIPWAY_RETURN_IF_ERROR(resize(&out, a));
   }
-  constexpr In kWide = kIn == In::kNarrow ? In::kOwn : kIn;  // a number may need more bits than the tensor
-  map<kWide>(out, std::array<Operand, 1>{operand_of(a, out)}, dtype,
-             [f, number = b.number](auto x) { return f(x, number.template as<decltype(x)>()); });
+  const auto with_number = [f, number = b.number](auto x) { return f(x, number.template as<decltype(x)>()); };
+  map<kIn>(out, std::array<Operand, 1>{operand_of(a, out)}, dtype, with_number, !fits(b.number, dtype));
   return {};
 }
 
@@ -69,7 +68,7 @@ bool divide_exactly(float a, float b, std::int32_t* whole, double* rest) {
 template <typename T>
 T rest_of(T a, T b) {
   if constexpr (std::is_integral_v<T>) {
-    return b == 0 || b == -1 ? 0 : a % b;
+    return b == 0 || b == -1 ? T(0) : T(a % b);
   } else if constexpr (std::is_same_v<T, float>) {
     std::int32_t whole = 0;
     double rest = 0;
@@ -87,10 +86,10 @@ T floor_div(T a, T b) {
       return 0;
     }
     if (b == -1) {
-      return -a;
+      return T(-a);
     }
-    const T quotient = a / b;
-    return quotient - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
+    const T quotient = T(a / b);
+    return T(quotient - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0));
   } else {
     if (b == 0) {
       return a / b;
@@ -119,7 +118,7 @@ T floor_div(T a, T b) {
 template <typename T>
 T trunc_div(T a, T b) {
   if constexpr (std::is_integral_v<T>) {
-    return b == 0 ? 0 : b == -1 ? -a : a / b;
+    return b == 0 ? T(0) : b == -1 ? T(-a) : T(a / b);
   } else {
     return std::trunc(a / b);
   }
@@ -129,18 +128,20 @@ T trunc_div(T a, T b) {
 template <typename T>
 T remainder_of(T a, T b) {
   const T rest = rest_of(a, b);
-  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+  // Without a jump, which signs that come by chance would mislead.
+  const bool other = (rest != 0) & ((rest < 0) != (b < 0));
+  return T(rest + (other ? b : T(0)));
 }
 
 template <typename T>
 T power_of(T a, T b) {
   if constexpr (std::is_integral_v<T>) {
     if (b < 0) {
-      return a == 1 ? 1 : a == -1 ? (b % 2 == 0 ? 1 : -1) : 0;
+      return T(a == 1 ? 1 : a == -1 ? (b % 2 == 0 ? 1 : -1) : 0);
     }
     T result = 1;
-    for (; b != 0; b >>= 1, a *= a) {
-      result *= (b & 1) != 0 ? a : 1;
+    for (; b != 0; b = T(b >> 1), a = T(a * a)) {
+      result = (b & 1) != 0 ? T(result * a) : result;
     }
     return result;
   } else {
@@ -189,14 +190,14 @@ std::int64_t shift_right(std::int64_t a, std::int64_t b) {
   OP(remainder, kOwn, remainder_of(a, b))
 
 // NaN wins over other numbers.
-#define SLIPWAY_OPS_OF_TENSORS(OP)                              \
-  OP(atan2, kFloats, std::atan2(a, b))                          \
-  OP(floor_divide, kOwn, floor_div(a, b))                       \
-  OP(logical_and, kFlags, a != 0 && b != 0 ? 1 : 0)             \
-  OP(logical_or, kFlags, a != 0 || b != 0 ? 1 : 0)              \
-  OP(logical_xor, kFlags, (a != 0) != (b != 0) ? 1 : 0)         \
-  OP(maximum, kNarrow, a != a ? a : b != b ? b : a > b ? a : b) \
-  OP(minimum, kNarrow, a != a ? a : b != b ? b : a < b ? a : b)
+#define SLIPWAY_OPS_OF_TENSORS(OP)                           \
+  OP(atan2, kFloats, std::atan2(a, b))                       \
+  OP(floor_divide, kOwn, floor_div(a, b))                    \
+  OP(logical_and, kFlags, a != 0 && b != 0 ? 1 : 0)          \
+  OP(logical_or, kFlags, a != 0 || b != 0 ? 1 : 0)           \
+  OP(logical_xor, kFlags, (a != 0) != (b != 0) ? 1 : 0)      \
+  OP(maximum, kOwn, a != a ? a : b != b ? b : a > b ? a : b) \
+  OP(minimum, kOwn, a != a ? a : b != b ? b : a < b ? a : b)
 
 #define SLIPWAY_OP(name, in, expression) \
   struct Binary_##name {                 \
@@ -208,7 +209,7 @@ std::int64_t shift_right(std::int64_t a, std::int64_t b) {
 SLIPWAY_OPS_WITH_NUMBERS(SLIPWAY_OP)
 SLIPWAY_OPS_OF_TENSORS(SLIPWAY_OP)
 SLIPWAY_OP(left_shift, kWhole, shift_left(a, b))
-SLIPWAY_OP(mul, kNarrow, a* b)
+SLIPWAY_OP(mul, kOwn, a* b)
 SLIPWAY_OP(pow, kOwn, power_of(a, b))
 SLIPWAY_OP(quotient, kFloats, a / b)
 SLIPWAY_OP(right_shift, kWhole, shift_right(a, b))
@@ -231,7 +232,7 @@ struct Scaled {
 
 template <int kSign, bool kSwap = false>
 Status add(const TensorView& a, Other b, Number alpha, TensorView& out) {
-  return combine<In::kNarrow>(a, b, out, promoted(a, b), Scaled<kSign, kSwap>{alpha});
+  return combine(a, b, out, promoted(a, b), Scaled<kSign, kSwap>{alpha});
 }
 
 // aten::div's `str? rounding_mode`; true division, also of integers, without one. A program may name others;
@@ -259,8 +260,8 @@ Status pow_tensor_scalar(const TensorView& base, Other exponent, TensorView& out
 
 // The number is the base.
 Status pow_scalar_tensor(Other base, const TensorView& exponent, TensorView& out) {
-  return combine<In::kOwn>(exponent, base, out, promoted(exponent, base),
-                           [](auto power, auto number) { return power_of(number, power); });
+  return combine(exponent, base, out, promoted(exponent, base),
+                 [](auto power, auto number) { return power_of(number, power); });
 }
 
 #define SLIPWAY_BINARY_ROW(name, in, expression) \
@@ -282,8 +283,8 @@ constexpr KernelEntry kBinaryTable[] = {
     {"aten::div.Scalar_out", typed<binary<Binary_quotient, In::kFloats>>, Sharing::kEach},
     {"aten::div.out", typed<binary<Binary_quotient, In::kFloats>>, Sharing::kEach},
     {"aten::div.out_mode", typed<div_mode>, Sharing::kEach},
-    {"aten::mul.Scalar_out", typed<binary<Binary_mul, In::kNarrow>>, Sharing::kEach},
-    {"aten::mul.out", typed<binary<Binary_mul, In::kNarrow>>, Sharing::kEach},
+    {"aten::mul.Scalar_out", typed<binary<Binary_mul, In::kOwn>>, Sharing::kEach},
+    {"aten::mul.out", typed<binary<Binary_mul, In::kOwn>>, Sharing::kEach},
     {"aten::pow.Scalar_out", typed<pow_scalar_tensor>, Sharing::kEach},
     {"aten::pow.Tensor_Scalar_out", typed<pow_tensor_scalar>, Sharing::kEach},
     {"aten::pow.Tensor_Tensor_out", typed<binary<Binary_pow>>, Sharing::kEach},

@@ -1,6 +1,7 @@
 #include "lean/kernels/elements.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace slipway::lean {
 namespace {
@@ -97,6 +98,19 @@ void load_loop(const std::uint8_t* from, std::int64_t stride, std::size_t count,
 template <typename T, typename S>
 void store_loop(const T* from, std::size_t count, std::uint8_t* to, std::int64_t stride) {
   S* target = reinterpret_cast<S*>(to);
+  if constexpr (std::is_same_v<T, float> && std::is_integral_v<S> && sizeof(S) < sizeof(std::int64_t)) {
+    // By way of 32 bits where these hold all: processors convert several at once.
+    bool small = stride == 1;
+    for (std::size_t i = 0; i < count; ++i) {
+      small &= std::abs(from[i]) < 2147483648.0F;
+    }
+    for (std::size_t i = 0; small && i < count; ++i) {
+      target[i] = static_cast<S>(static_cast<std::int32_t>(from[i]));
+    }
+    if (small) {
+      return;
+    }
+  }
   if (stride == 1) {
     for (std::size_t i = 0; i < count; ++i) {
       target[i] = convert_to<S>(from[i]);

@@ -27,7 +27,7 @@ Status fill_tensor(const TensorView& in, const TensorView& value, TensorView& ou
   if (value.count() != 1) {
     return mismatch("the value to fill with is not one number");
   }
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, in));
   copy(out, {value.data, value.dtype, {}});
   return {};
 }
@@ -104,8 +104,8 @@ Status dropout(const TensorView& in, double p, std::optional<std::int64_t> train
   if (!(p >= 0 && p <= 1)) {
     return mismatch("the probability to drop an element is " + std::to_string(p));
   }
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
-  SLIPWAY_RETURN_IF_ERROR(resize(&mask, in.shape()));
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, in));
+  SLIPWAY_RETURN_IF_ERROR(resize(&mask, in));
   const std::size_t size = size_of(mask.dtype);
   for (std::size_t i = 0, count = mask.count(); i < count; ++i) {
     const std::int64_t kept = !train || uniform(scratch) >= p ? 1 : 0;

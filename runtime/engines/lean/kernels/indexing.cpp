@@ -338,13 +338,13 @@ Status put_into(TensorView& target, const std::vector<TensorView*>& indices, con
 
 Status index_put(const TensorView& self, const std::vector<TensorView*>& indices, const TensorView& values,
                  bool accumulate, TensorView& out) {
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, self.shape()));
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, self));
   copy(out, whole(self));
   return put_into(out, indices, values, accumulate);
 }
 Status index_put_in_place(TensorView& self, const std::vector<TensorView*>& indices, const TensorView& values,
                           bool accumulate) {
-  SLIPWAY_RETURN_IF_ERROR(resize(&self, self.shape()));
+  SLIPWAY_RETURN_IF_ERROR(resize(&self, self));
   return put_into(self, indices, values, accumulate);
 }
 

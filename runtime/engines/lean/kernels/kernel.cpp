@@ -108,14 +108,11 @@ void Arguments::fail(std::size_t i, const char* expected) {
   }
 }
 
-EValue& Arguments::value(std::size_t i) {
+EValue& Arguments::missing(std::size_t i) {
   static EValue none;
-  if (i >= count_) {
-    fail(i, "there: this call has too few");
-    none = std::monostate();
-    return none;
-  }
-  return (*values_)[static_cast<std::size_t>(indices_[i])];
+  fail(i, "there: this call has too few");
+  none = std::monostate();
+  return none;
 }
 
 TensorView& Arguments::tensor(std::size_t i) {

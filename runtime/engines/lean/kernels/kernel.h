@@ -127,7 +127,9 @@ class Arguments {
   // harmless default, and fails the call.
   const Status& fault() const { return fault_; }
 
-  EValue& value(std::size_t i);
+  EValue& value(std::size_t i) {
+    return i < count_ ? (*values_)[static_cast<std::size_t>(indices_[i])] : missing(i);
+  }
   bool is_none(std::size_t i) { return std::holds_alternative<std::monostate>(value(i)); }
   TensorView& tensor(std::size_t i);
   TensorView& tensor_without_memory(std::size_t i);  // one that may have no memory yet
@@ -142,6 +144,7 @@ class Arguments {
 
  private:
   void fail(std::size_t i, const char* expected);
+  EValue& missing(std::size_t i);
   void take(std::int32_t index, TensorView* view, std::size_t i);
 
   std::vector<EValue>* values_;

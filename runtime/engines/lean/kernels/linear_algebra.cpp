@@ -208,27 +208,27 @@ Status linear(const TensorView& in, const TensorView& weight, const TensorView* 
 // The p-norm of a - b. If p is 0: how many elements differ; if it is infinity: the largest difference.
 template <typename T>
 T distance(const T* a, const T* b, std::size_t width, double p) {
-  T total{};
-  const auto power = static_cast<T>(p);
-  for (std::size_t i = 0; i < width; ++i) {
-    const T apart = std::abs(a[i] - b[i]);
-    if (p == 0) {
-      total += apart != T(0) ? T(1) : T(0);
-    } else if (p == 1) {
-      total += apart;
-    } else if (p == 2) {
-      total += apart * apart;
-    } else if (p == std::numeric_limits<double>::infinity()) {
-      total = apart > total || apart != apart ? apart : total;
-    } else {
-      total += std::pow(apart, power);
+  const auto sum = [&](auto next) {
+    T total{};
+    for (std::size_t i = 0; i < width; ++i) {
+      total = next(total, std::abs(a[i] - b[i]));
     }
-  }
+    return total;
+  };
   if (p == 2) {
-    return std::sqrt(total);
+    return std::sqrt(sum([](T total, T apart) { return total + apart * apart; }));
   }
-  return p == 0 || p == 1 || p == std::numeric_limits<double>::infinity() ? total
-                                                                          : std::pow(total, T(1) / power);
+  if (p == 1) {
+    return sum([](T total, T apart) { return total + apart; });
+  }
+  if (p == 0) {
+    return sum([](T total, T apart) { return total + (apart != T(0) ? T(1) : T(0)); });
+  }
+  if (p == std::numeric_limits<double>::infinity()) {
+    return sum([](T total, T apart) { return apart > total || apart != apart ? apart : total; });
+  }
+  const auto power = static_cast<T>(p);
+  return std::pow(sum([power](T total, T apart) { return total + std::pow(apart, power); }), T(1) / power);
 }
 
 // Between all pairs of rows.
@@ -330,7 +330,7 @@ void hadamard(double* row, std::size_t count, std::size_t power) {
 }
 
 Status fast_hadamard_transform(const TensorView& in, TensorView& out) {
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, in));
   const std::size_t count = in.rank == 0 ? 0 : static_cast<std::size_t>(in.sizes[in.rank - 1U]);
   const std::size_t power = count % 28 == 0 ? count / 28 : count;
   if ((power & (power - 1)) != 0 || count == 0 || !is_floating(in.dtype) || in.dtype != out.dtype) {

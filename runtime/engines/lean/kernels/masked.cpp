@@ -119,8 +119,8 @@ Status masked_select(const TensorView& in, const TensorView& mask, TensorView& o
 }
 
 // Where the mask is true, one element of source after the other.
-Status masked_scatter(const TensorView& in, const TensorView& mask, const TensorView& source,
-                      TensorView& out) {
+Status masked_scatter(const TensorView& in, const TensorView& mask, const TensorView& source, TensorView& out,
+                      Scratch& scratch) {
   Shape shape;
   SLIPWAY_RETURN_IF_ERROR(broadcast_shape({&in, &mask}, &shape));
   if (in.dtype != out.dtype || source.dtype != out.dtype || mask.dtype != DType::kBool) {
@@ -128,26 +128,36 @@ Status masked_scatter(const TensorView& in, const TensorView& mask, const Tensor
   }
   SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
   copy(out, operand_of(in, out));
-  const Operand flags = operand_of(mask, out);
-  const auto out_steps = out.strides();
-  const auto source_steps = source.strides();
-  const Shape source_shape = source.shape();
-  const Axes places(shape, {flags.steps.data(), out_steps.data()});
-  const Axes elements(source_shape, {source_steps.data()});
-  Walk<2> place(places);
-  Walk<1> element(elements);
-  bool some = !elements.empty;
-  for (bool left = !places.empty; left; left = place.next()) {
-    if (*at(mask, place.offsets[0]) == 0) {
-      continue;
-    }
-    if (!some) {
-      return mismatch("the mask has more places than " + to_text(source_shape) + " has elements");
-    }
-    move_bytes(at(out, place.offsets[1]), at(source, element.offsets[0]), size_of(out.dtype));
-    some = element.next();
+  std::uint8_t* elements = source.data;
+  if (!source.contiguous()) {
+    elements = scratch.get(source.bytes());
+    copy(source.in_rows(elements), whole(source));
   }
-  return {};
+  Axes places(shape, {operand_of(mask, out).steps.data(), out.strides().data()});
+  places.merge();
+  const std::size_t outer = places.rank == 0 ? 0 : places.rank - 1;
+  const Axis row = places.rank == 0 ? Axis{1, {}} : places.items[outer];
+  const bool enough = in_bits(size_of(out.dtype), [&](auto zero) {
+    using Bits = decltype(zero);
+    const auto* from = reinterpret_cast<const Bits*>(elements);
+    const Bits* const end = from + source.count();
+    Walk<2> place(places, outer);
+    for (bool left = !places.empty; left; left = place.next()) {
+      const std::uint8_t* flag = mask.data + place.offsets[0];
+      auto* to = reinterpret_cast<Bits*>(out.data) + place.offsets[1];
+      for (std::int64_t i = 0; i < row.size; ++i, flag += row.steps[0], to += row.steps[1]) {
+        if (*flag != 0) {
+          if (from == end) {
+            return false;
+          }
+          *to = *from++;
+        }
+      }
+    }
+    return true;
+  });
+  return enough ? Status()
+                : mismatch("the mask has more places than " + to_text(source.shape()) + " has elements");
 }
 
 // A row of elements that one of two rows has, by a row of flags; steps are 0, 1 or more.

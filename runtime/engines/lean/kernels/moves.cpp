@@ -156,7 +156,10 @@ void Move::prepare(std::size_t element) {
 }
 
 void Move::run(std::uint8_t* to, const std::uint8_t* from) const {
-  if (axes_.empty) {
+  if (bytes_together() != 0) {
+    move_bytes(to, from, run_);
+  }
+  if (axes_.empty || bytes_together() != 0) {
     return;
   }
   share_axes(axes_, run_ != 0 ? outer_ : axes_.rank, 1, 1, [&](const Axes& axes) {

@@ -116,7 +116,7 @@ Status layer_norm(const TensorView& in, const Shape& normalized, const TensorVie
   }
   SLIPWAY_RETURN_IF_ERROR(resize(&means, outer));
   SLIPWAY_RETURN_IF_ERROR(resize(&rstds, outer));
-  const Status resized = resize(&out, in.shape());
+  const Status resized = resize(&out, in);
   if (!resized.ok() || in.count() == 0 || width == 0) {
     return resized;
   }
@@ -142,7 +142,7 @@ Status group_norm(const TensorView& in, const TensorView* weight, const TensorVi
   }
   SLIPWAY_RETURN_IF_ERROR(resize(&means, Shape{batch, groups}));
   SLIPWAY_RETURN_IF_ERROR(resize(&rstds, Shape{batch, groups}));
-  SLIPWAY_RETURN_IF_EMPTY(resize(&out, in.shape()), in);
+  SLIPWAY_RETURN_IF_EMPTY(resize(&out, in), in);
   const auto plane = static_cast<std::size_t>(area);
   const auto width = static_cast<std::size_t>(channels / groups) * plane;
   return normalize_rows(in, width, eps, weight, bias, static_cast<std::size_t>(channels), out, means, rstds,
@@ -166,7 +166,7 @@ Status batch_norm_with(const TensorView& in, const TensorView* weight, const Ten
   if (in.rank < 2 || !fits(weight) || !fits(bias) || !fits(&mean) || !fits(&variance)) {
     return mismatch("cannot normalise the channels of " + to_text(in.shape()));
   }
-  SLIPWAY_RETURN_IF_EMPTY(resize(&out, in.shape()), in);
+  SLIPWAY_RETURN_IF_EMPTY(resize(&out, in), in);
   return in_floats(in.dtype, [&](auto zero) {
     using T = decltype(zero);
     std::vector<T> scale = values_of<T>(&variance, channels, T(0));

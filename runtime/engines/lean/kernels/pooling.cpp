@@ -247,7 +247,7 @@ Status max_pool(const TensorView& in, const std::vector<std::int64_t>& kernel_si
   Windows found;
   SLIPWAY_RETURN_IF_ERROR(found.prepare(in, pair_of(kernel_size, 1), strides, pair_of(padding_given, 0),
                                         pair_of(dilation_given, 1), ceil, &out));
-  Status done = resize(&indices, out.shape());
+  Status done = resize(&indices, out);
   if (!done.ok() || out.count() == 0) {
     return done;
   }
@@ -288,7 +288,7 @@ Status max_pool_backward(const TensorView& gradient, const TensorView& in, Unuse
   if (!is_image(in) || gradient.shape() != indices.shape() || gradient.rank != in.rank) {
     return cannot(in);
   }
-  SLIPWAY_RETURN_IF_EMPTY(resize(&out, in.shape()), out);
+  SLIPWAY_RETURN_IF_EMPTY(resize(&out, in), out);
   return in_floats(gradient.dtype, [&](auto zero) {
     using T = decltype(zero);
     const Volume<T> error(with_batch(gradient));

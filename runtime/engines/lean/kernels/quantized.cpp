@@ -39,7 +39,13 @@ struct Parameters {
 
 template <typename F>
 Status map_each(const TensorView& in, const Parameters& parameters, TensorView& out, F f) {
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, in));
+  if (parameters.scale.data == reinterpret_cast<const std::uint8_t*>(parameters.numbers)) {
+    const auto with_numbers = [f, scale = parameters.numbers[0], zero_point = parameters.numbers[1]](
+                                  float x) { return f(x, scale, zero_point); };
+    map<In::kSingle>(out, std::array<Operand, 1>{operand_of(in, out)}, DType::kFloat32, with_numbers);
+    return {};
+  }
   map<In::kSingle>(out, std::array<Operand, 3>{operand_of(in, out), parameters.scale, parameters.zero_point},
                    DType::kFloat32, f);
   return {};
@@ -84,6 +90,13 @@ Status per_token(Arguments& arguments, Parameters* parameters) {
   return done;
 }
 
+// To the nearest whole number, ties to even, as the C library does it in a call: larger ones have no
+// fraction.
+float rounded(float value) {
+  constexpr float kWhole = 12582912.0F;  // 2^23 + 2^22
+  return std::abs(value) < 4194304.0F ? value + kWhole - kWhole : value;
+}
+
 using FindParameters = Status (*)(Arguments&, Parameters*);
 
 // quantized_decomposed::quantize_per_tensor.out(Tensor input, float scale, int zero_point, int quant_min, int
@@ -98,7 +111,7 @@ Status quantize(Arguments& arguments) {
   return map_each(arguments.tensor(0), parameters, arguments.tensor(kRangeAt + 3),
                   [low, high](float value, float scale, float zero_point) {
                     const float inverse = 1.0F / scale;
-                    return std::min(std::max(std::nearbyint(value * inverse) + zero_point, low), high);
+                    return std::min(std::max(rounded(value * inverse) + zero_point, low), high);
                   });
 }
 
@@ -162,8 +175,8 @@ Status choose_qparams(const TensorView& in, std::int64_t least, std::int64_t mos
   if (in.count() == 0 || scale.count() != 1 || zero_point.count() != 1) {
     return mismatch("cannot choose a scale for " + to_text(in.shape()));
   }
-  SLIPWAY_RETURN_IF_ERROR(resize(&scale, scale.shape()));
-  SLIPWAY_RETURN_IF_ERROR(resize(&zero_point, zero_point.shape()));
+  SLIPWAY_RETURN_IF_ERROR(resize(&scale, scale));
+  SLIPWAY_RETURN_IF_ERROR(resize(&zero_point, zero_point));
   choose_each(in, in.count(), {least, most}, static_cast<float>(eps), scale, zero_point);
   return {};
 }

@@ -225,8 +225,11 @@ Status extreme_and_index(const TensorView& in, std::int64_t dim, bool keep, Tens
 struct Any {
   template <typename T>
   T operator()(const Line<T>& line) const {
-    bool found = false;
-    line.each([&found](T x) { found = found || x != 0; });
+    bool found = line.count() != 0 && line.first() != 0;
+    line.runs([&found](const T* values, std::size_t count) {
+      found = found || std::any_of(values, values + count, [](T x) { return x != 0; });
+      return !found;
+    });
     return static_cast<T>(found ? 1 : 0);
   }
 };
@@ -292,7 +295,7 @@ Status var_mean(const TensorView& in, const std::vector<std::int64_t>& dims, std
 }
 
 Status cumsum(const TensorView& in, LineDim dim, Unused /*dtype*/, TensorView& out) {
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, in));
   return in_domain(domain_of(out.dtype), [&](auto zero) {
     using T = decltype(zero);
     return along<T>(

@@ -26,7 +26,8 @@ class Line {
     return value;
   }
 
-  // Calls f(elements, count) for all of them, in order and as many as lie together or are converted at once.
+  // Calls f(elements, count) for all of them, in order and as many as lie together or are converted at once;
+  // until it gives false, if it gives anything.
   template <typename F>
   void runs(F f) const {
     if (axes_.empty) {
@@ -37,18 +38,28 @@ class Line {
     const auto size = static_cast<std::int64_t>(size_of(dtype_));
     const bool there = dtype_ == dtype_of<T>() && (row.steps[0] == 1 || row.size == 1);
     const auto length = static_cast<std::size_t>(row.size);
+    const auto goes_on = [&f](const T* values, std::size_t count) {
+      if constexpr (std::is_void_v<decltype(f(values, count))>) {
+        f(values, count);
+        return true;
+      } else {
+        return f(values, count);
+      }
+    };
     T block[kBlock];
     Walk<1> walk(axes_, outer);
     do {
       const std::uint8_t* from = data_ + walk.offsets[0] * size;
-      if (there) {
-        f(reinterpret_cast<const T*>(from), length);
+      if (there && !goes_on(reinterpret_cast<const T*>(from), length)) {
+        return;
       }
       for (std::size_t done = there ? length : 0; done < length; done += kBlock) {
         const std::size_t count = std::min(length - done, kBlock);
         load(dtype_, from + static_cast<std::int64_t>(done) * row.steps[0] * size, row.steps[0], count,
              block);
-        f(static_cast<const T*>(block), count);
+        if (!goes_on(block, count)) {
+          return;
+        }
       }
     } while (walk.next());
   }

@@ -50,7 +50,7 @@ Status scatter_into(const TensorView& self, std::size_t dim, const TensorView& i
   if (!indices_fit(self, dim, index, source)) {
     return mismatch("indices of " + to_text(shape) + " do not fit " + to_text(self.shape()));
   }
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, self.shape()));
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, self));
   if (out.data != self.data) {
     copy(out, whole(self));
   }

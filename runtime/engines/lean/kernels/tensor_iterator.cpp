@@ -95,9 +95,17 @@ Axes detail::axes_of(const Target& out, const Operand* operands, std::size_t cou
 
 namespace {
 
-// Joins short rows to long ones where the operands that do not follow begin anew with every row. Returns the
-// short rows' length, 0 if they stay as they are; sets begins[k] for such operands.
-std::size_t join_rows(Axes* axes, std::size_t count, bool* begins) {
+// How an operand goes along with short rows that are joined to long ones.
+enum class Along : std::uint8_t {
+  kFollows,
+  kBegins,  // anew with every row
+  kStays,   // where it is, in every row
+};
+
+// Joins short rows to long ones where the result follows. Returns the short rows' length, 0 if they stay as
+// they are.
+template <std::size_t N>
+std::size_t join_rows(Axes* axes, std::array<Along, N>* along) {
   constexpr std::int64_t kShortRow = 64;
   const std::size_t rank = axes->rank;
   if (rank < 2 || axes->items[rank - 1].size > kShortRow) {
@@ -105,55 +113,94 @@ std::size_t join_rows(Axes* axes, std::size_t count, bool* begins) {
   }
   const Axis row = axes->items[rank - 1];
   Axis& outer = axes->items[rank - 2];
-  for (std::size_t k = 0; k <= count; ++k) {
+  for (std::size_t k = 0; k <= N; ++k) {
     const bool follows = outer.steps[k] == row.steps[k] * row.size;
-    if (!follows && (k == 0 || outer.steps[k] != 0)) {
+    const bool stays = row.steps[k] == 0;
+    if (!follows && (k == 0 || (outer.steps[k] != 0 && !stays))) {
       return 0;
     }
   }
-  for (std::size_t k = 0; k < count; ++k) {
-    begins[k] = outer.steps[k + 1] != row.steps[k + 1] * row.size;
+  for (std::size_t k = 0; k < N; ++k) {
+    const bool follows = outer.steps[k + 1] == row.steps[k + 1] * row.size;
+    (*along)[k] = follows ? Along::kFollows : outer.steps[k + 1] == 0 ? Along::kBegins : Along::kStays;
   }
   outer = {outer.size * row.size, row.steps};
   axes->rank = rank - 1;
   return static_cast<std::size_t>(row.size);
 }
 
-template <typename T, std::size_t N>
-void map_in(const Target& out, const std::array<Operand, N>& operands, Loop<T> loop, const void* context) {
+// One of the types that are computed in, or one that all operands and the result have.
+template <typename T>
+constexpr bool is_computed = std::is_same_v<T, std::int64_t> || std::is_floating_point_v<T>;
+
+// Elements of their own type, or flags, `step` apart.
+template <typename T>
+void store_own(const T* from, std::size_t count, std::int64_t size, std::uint8_t* to, std::int64_t step) {
+  if (size == sizeof(T)) {
+    for (std::size_t i = 0; i < count; ++i) {
+      reinterpret_cast<T*>(to)[static_cast<std::int64_t>(i) * step] = from[i];
+    }
+  } else if (step == 1) {
+    for (std::size_t i = 0; i < count; ++i) {
+      to[i] = from[i] != 0 ? 1 : 0;
+    }
+  } else {
+    for (std::size_t i = 0; i < count; ++i) {
+      to[static_cast<std::int64_t>(i) * step] = from[i] != 0 ? 1 : 0;
+    }
+  }
+}
+
+template <typename T, std::size_t N, typename Compute>
+void map_in(const Target& out, const std::array<Operand, N>& operands, const Compute& compute) {
   // Enough for a call of the loop to take no time; and a few of them fit into the smallest first cache.
-  constexpr std::size_t kTogether = kBlock * sizeof(std::int64_t) / sizeof(T);
+  constexpr std::size_t kTogether = kBlock * sizeof(std::int64_t) / std::max(sizeof(T), sizeof(float));
   const DType dtype = out.operand.dtype;
   const auto out_size = static_cast<std::int64_t>(size_of(dtype));
   Axes axes = detail::axes_of(out, operands.data(), N);
-  bool begins[N] = {};  // with every row of `joined` elements
-  const std::size_t joined = join_rows(&axes, N, begins);
+  std::array<Along, N> along{};
+  const Axis outer = axes.items[axes.rank < 2 ? 0 : axes.rank - 2];
+  const std::size_t joined = join_rows(&axes, &along);
   const std::array<std::int64_t, 4> within = axes.items[axes.rank - 1].steps;
   for (std::size_t k = 0; k < N; ++k) {
-    axes.items[axes.rank - 1].steps[k + 1] *= begins[k] ? 0 : 1;
+    axes.items[axes.rank - 1].steps[k + 1] *= along[k] == Along::kFollows ? 1 : 0;
   }
+  const auto read = [&](std::size_t k, const std::uint8_t* from, std::int64_t step, std::size_t count,
+                        T* to) {
+    if constexpr (is_computed<T>) {
+      load(operands[k].dtype, from, step, count, to);
+    } else {
+      const T* own = reinterpret_cast<const T*>(from);
+      for (std::size_t i = 0; i < count; ++i) {
+        to[i] = step == 0 ? *own : own[static_cast<std::int64_t>(i) * step];
+      }
+    }
+  };
   const std::size_t block = joined == 0 ? kTogether : kTogether / joined * joined;
+  // A row whose operands stay for some elements is not divided.
+  const bool whole_rows = std::find(along.begin(), along.end(), Along::kStays) != along.end();
   detail::share_rows(
-      axes, out, operands, block, 1,
+      axes, axes.rank - (whole_rows ? 1 : 0), out, operands, block, 1,
       [&](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& steps, std::size_t length) {
         T blocks[N][kTogether];
         T result[kTogether];
-        const bool there = dtype == dtype_of<T>() && to_step == 1;
+        const bool there = (is_computed<T> ? dtype == dtype_of<T>() : out_size == sizeof(T)) && to_step == 1;
         bool all = there;
         std::array<bool, N> lies{};
         const T* inputs[N];
         for (std::size_t k = 0; k < N; ++k) {
-          lies[k] = operands[k].dtype == dtype_of<T>() && steps[k] == 1 && !begins[k];
+          const bool own = !is_computed<T> || operands[k].dtype == dtype_of<T>();
+          lies[k] = own && steps[k] == 1 && along[k] == Along::kFollows;
           all = all && lies[k];
           inputs[k] = lies[k] ? reinterpret_cast<const T*>(from[k]) : blocks[k];
           const std::size_t once = length < block ? length : block;
-          if (begins[k]) {
-            load(operands[k].dtype, from[k], within[k + 1], joined, blocks[k]);
+          if (along[k] == Along::kBegins) {
+            read(k, from[k], within[k + 1], joined, blocks[k]);
             for (std::size_t i = joined; i < once; ++i) {
               blocks[k][i] = blocks[k][i - joined];
             }
-          } else if (!lies[k] && steps[k] == 0) {
-            load(operands[k].dtype, from[k], 0, once, blocks[k]);
+          } else if (!lies[k] && steps[k] == 0 && along[k] == Along::kFollows) {
+            read(k, from[k], 0, once, blocks[k]);
           }
         }
         const std::size_t most = all ? length : block;
@@ -161,41 +208,52 @@ void map_in(const Target& out, const std::array<Operand, N>& operands, Loop<T> l
           const std::size_t count = length - done < most ? length - done : most;
           const auto at = static_cast<std::int64_t>(done);
           for (std::size_t k = 0; k < N; ++k) {
+            const auto in_size = static_cast<std::int64_t>(size_of(operands[k].dtype));
             if (lies[k]) {
               inputs[k] = reinterpret_cast<const T*>(from[k]) + done;
-            } else if (steps[k] != 0 && !begins[k]) {
-              const auto in_size = static_cast<std::int64_t>(size_of(operands[k].dtype));
-              load(operands[k].dtype, from[k] + at * steps[k] * in_size, steps[k], count, blocks[k]);
+            } else if (along[k] == Along::kStays) {
+              const std::int64_t step = outer.steps[k + 1];
+              read(k, from[k] + at / static_cast<std::int64_t>(joined) * step * in_size, step, count / joined,
+                   result);
+              for (std::size_t i = 0; i * joined < count; ++i) {
+                std::fill_n(blocks[k] + i * joined, joined, result[i]);
+              }
+            } else if (steps[k] != 0) {
+              read(k, from[k] + at * steps[k] * in_size, steps[k], count, blocks[k]);
             }
           }
-          loop(context, inputs, there ? reinterpret_cast<T*>(to) + done : result, count);
-          if (!there) {
-            store(dtype, result, count, to + at * to_step * out_size, to_step);
+          compute(inputs, there ? reinterpret_cast<T*>(to) + done : result, count);
+          if constexpr (is_computed<T>) {
+            if (!there) {
+              store(dtype, result, count, to + at * to_step * out_size, to_step);
+            }
+          } else if (!there) {
+            store_own(result, count, out_size, to + at * to_step * out_size, to_step);
           }
         }
       });
 }
 
-// Whether rows of narrow integers lie one element after the other, and were computed as they lie.
+// Whether it is computed in the narrow type that all operands have; of flags, in bytes. The result has that
+// type, or consists of flags.
 template <std::size_t N>
 bool map_narrow(const Target& out, const std::array<Operand, N>& operands, const Loops& loops,
                 const void* context) {
-  const DType dtype = out.operand.dtype;
-  const Axes axes = detail::axes_of(out, operands.data(), N);
-  const Axis& row = axes.items[axes.rank - 1];
+  const DType dtype = operands[0].dtype;
+  const std::size_t size = size_of(dtype);
   bool fits = false;
-  in_narrow(dtype, [&](auto) { fits = (dtype == DType::kBool) == loops.flags && row.steps[0] == 1; });
-  for (std::size_t k = 0; k < N; ++k) {
-    fits = fits && operands[k].dtype == dtype && row.steps[k + 1] == 1;
+  in_narrow(dtype, [&](auto) { fits = loops.narrow != nullptr && (dtype != DType::kBool || loops.flags); });
+  fits = fits && (out.operand.dtype == dtype || out.operand.dtype == DType::kBool);
+  for (const Operand& operand : operands) {
+    fits = fits && (operand.dtype == dtype || (loops.flags && size == 1 && size_of(operand.dtype) == 1));
   }
   if (fits) {
-    detail::share_rows(
-        axes, out, operands, kBlock, 1,
-        [&](std::uint8_t* to, std::int64_t, const auto& from, const auto&, std::size_t length) {
-          const void* inputs[N];
-          std::copy_n(from.data(), N, inputs);
-          loops.narrow(dtype, context, inputs, to, length);
-        });
+    in_bits(size, [&](auto zero) {
+      using T = decltype(zero);
+      map_in<T>(out, operands, [&](const T* const* inputs, T* result, std::size_t count) {
+        loops.narrow(dtype, context, reinterpret_cast<const void* const*>(inputs), result, count);
+      });
+    });
   }
   return fits;
 }
@@ -261,16 +319,20 @@ std::uint8_t* pick_dim(const Picking& all, std::size_t i, const std::uint8_t* fr
 template <std::size_t N>
 void map_with(const Target& out, const std::array<Operand, N>& operands, Domain domain, const Loops& loops,
               const void* context) {
+  const auto with = [&](auto loop) {
+    return [loop, context](const auto* const* inputs, auto* result, std::size_t count) {
+      loop(context, inputs, result, count);
+    };
+  };
   switch (domain) {
     case Domain::kInt:
-      if (loops.narrow != nullptr && map_narrow(out, operands, loops, context)) {
-        return;
-      }
-      return map_in(out, operands, loops.whole, context);
+      return map_narrow(out, operands, loops, context)
+                 ? void()
+                 : map_in<std::int64_t>(out, operands, with(loops.whole));
     case Domain::kFloat:
-      return map_in(out, operands, loops.single, context);
+      return map_in<float>(out, operands, with(loops.single));
     case Domain::kDouble:
-      return map_in(out, operands, loops.twice, context);
+      return map_in<double>(out, operands, with(loops.twice));
   }
 }
 
@@ -289,6 +351,14 @@ void copy(const Target& out, const Operand& in) {
   move.prepare(size_of(in.dtype));
   // const_cast: targets are outputs.
   move.run(const_cast<std::uint8_t*>(out.operand.data), in.data);
+}
+
+bool fits(const Number& number, DType dtype) {
+  bool same = true;
+  in_narrow(dtype, [&](auto zero) {
+    same = number.integer == static_cast<std::int64_t>(static_cast<decltype(zero)>(number.integer));
+  });
+  return same;
 }
 
 void fill(const Target& out, const Number& number) {

@@ -104,9 +104,9 @@ void visit_rows(const Axes& axes, const Target& out, const std::array<Operand, N
 }
 
 template <std::size_t N, typename Visit>
-void share_rows(const Axes& axes, const Target& out, const std::array<Operand, N>& operands, std::size_t unit,
-                std::size_t cost, const Visit& visit) {
-  share_axes(axes, axes.rank, unit, cost, [&](const Axes& part) { visit_rows(part, out, operands, visit); });
+void share_rows(const Axes& axes, std::size_t rank, const Target& out, const std::array<Operand, N>& operands,
+                std::size_t unit, std::size_t cost, const Visit& visit) {
+  share_axes(axes, rank, unit, cost, [&](const Axes& part) { visit_rows(part, out, operands, visit); });
 }
 }  // namespace detail
 
@@ -115,7 +115,8 @@ void share_rows(const Axes& axes, const Target& out, const std::array<Operand, N
 template <std::size_t N, typename Visit>
 void for_each_row(const Target& out, const std::array<Operand, N>& operands, const Visit& visit,
                   std::size_t unit = kBlock, std::size_t cost = 1) {
-  detail::share_rows(detail::axes_of(out, operands.data(), N), out, operands, unit, cost, visit);
+  const Axes axes = detail::axes_of(out, operands.data(), N);
+  detail::share_rows(axes, axes.rank, out, operands, unit, cost, visit);
 }
 
 // Computes `count` elements of `result` from as many of each input; `context` is whatever else it needs.
@@ -170,7 +171,6 @@ Status copy_as(TensorView& out, const Shape& shape, const Operand& operand);
 // What an operator computes in.
 enum class In : std::uint8_t {
   kOwn,     // its arguments' type
-  kNarrow,  // the same; integers below 64 bits need not be widened
   kFlags,   // the same; of flags, which masks of attention are, as bytes
   kFloats,  // floats, whatever its arguments are: an integer's sine is a float
   kSingle,  // float
@@ -182,7 +182,7 @@ struct Loops {
   Loop<std::int64_t> whole = nullptr;
   Loop<float> single = nullptr;
   Loop<double> twice = nullptr;
-  // Of integers that need not be widened, or of flags, all of this type.
+  // Of integers below 64 bits, or of flags, all of this type.
   void (*narrow)(DType dtype, const void* context, const void* const* inputs, void* result,
                  std::size_t count) = nullptr;
   bool flags = false;  // narrow is for these alone
@@ -205,6 +205,9 @@ void in_narrow(DType dtype, F f) {
       return;
   }
 }
+
+// Whether an integer's type holds the number.
+bool fits(const Number& number, DType dtype);
 
 // out = loop(operands), element by element. Rows that hold what is computed in, one element after the other,
 // are given to the loop as they lie, others a block at a time. The loop is called, not compiled in: what is
@@ -243,9 +246,11 @@ void narrow_loop(DType dtype, const void* context, const void* const* inputs, vo
 }
 }  // namespace detail
 
-// out = f(elements of the operands), computed for arguments of type `dtype`.
+// out = f(elements of the operands), computed for arguments of type `dtype`. `widened`: f keeps a number that
+// this type may not hold.
 template <In kIn = In::kOwn, std::size_t N, typename F>
-void map(const Target& out, const std::array<Operand, N>& operands, DType dtype, const F& f) {
+void map(const Target& out, const std::array<Operand, N>& operands, DType dtype, const F& f,
+         bool widened = false) {
   static_assert(std::is_trivially_copyable_v<F>);
   Loops loops;
   if constexpr (kIn != In::kFloats && kIn != In::kSingle) {
@@ -257,8 +262,8 @@ void map(const Target& out, const std::array<Operand, N>& operands, DType dtype,
   if constexpr (kIn != In::kWhole && kIn != In::kSingle) {
     loops.twice = detail::loop_of<F, double, N>;
   }
-  if constexpr (kIn == In::kNarrow || kIn == In::kFlags) {
-    loops.narrow = detail::narrow_loop<F, N>;
+  if constexpr (kIn != In::kFloats && kIn != In::kSingle) {
+    loops.narrow = widened ? nullptr : detail::narrow_loop<F, N>;
     loops.flags = kIn == In::kFlags;
   }
   map_with(out, operands,
@@ -271,9 +276,9 @@ void map(const Target& out, const std::array<Operand, N>& operands, DType dtype,
 
 // The same of one tensor.
 template <In kIn = In::kOwn, typename F>
-Status apply(const TensorView& in, TensorView& out, DType dtype, const F& f) {
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
-  map<kIn>(out, std::array<Operand, 1>{operand_of(in, out)}, dtype, f);
+Status apply(const TensorView& in, TensorView& out, DType dtype, const F& f, bool widened = false) {
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, in));
+  map<kIn>(out, std::array<Operand, 1>{operand_of(in, out)}, dtype, f, widened);
   return {};
 }
 

@@ -24,7 +24,7 @@ Status roll(const TensorView& in, const std::vector<std::int64_t>& shifts,
   }
   std::size_t dim = 0;
   SLIPWAY_RETURN_IF_ERROR(wrap_dim(dims[0], in.rank, &dim));
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, in));
   const std::int64_t size = in.sizes[dim];
   const std::int64_t shift = size == 0 ? 0 : (shifts[0] % size + size) % size;
   copy(part_of(out, dim, shift, size - shift), whole(in));
@@ -83,17 +83,19 @@ Status tril(const TensorView& in, std::int64_t diagonal, TensorView& out) {
   if (in.rank < 2) {
     return mismatch("a tensor of " + to_text(in.shape()) + " has no triangle");
   }
-  SLIPWAY_RETURN_IF_EMPTY(resize(&out, in.shape()), out);
+  SLIPWAY_RETURN_IF_EMPTY(resize(&out, in), out);
   fill(out, {0, 0, true});
   const std::int64_t rows = in.sizes[in.rank - 2U];
   const std::int64_t columns = in.sizes[in.rank - 1U];
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const std::int64_t kept =
-        std::clamp<std::int64_t>(row + std::clamp(diagonal, -rows, columns) + 1, 0, columns);
+  diagonal = std::clamp(diagonal, -rows, columns);
+  const std::int64_t whole_rows = std::clamp<std::int64_t>(columns - 1 - diagonal, 0, rows);
+  for (std::int64_t row = std::max<std::int64_t>(0, -diagonal); row < whole_rows; ++row) {
     Part target = part_of(out, out.rank - 2U, row, 1);
-    target.shape[out.rank - 1U] = kept;
+    target.shape[out.rank - 1U] = row + diagonal + 1;
     copy(target, part_of(in, in.rank - 2U, row, 1).operand);
   }
+  copy(part_of(out, out.rank - 2U, whole_rows, rows - whole_rows),
+       part_of(in, in.rank - 2U, whole_rows, 0).operand);
   return {};
 }
 
@@ -353,7 +355,7 @@ Status put_into_part(const TensorView& in, const TensorView& source, const Part&
 
 Status select_scatter(const TensorView& in, const TensorView& source, Dim dim, std::int64_t index,
                       TensorView& out) {
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, in));
   index = index < 0 ? index + in.sizes[dim.at] : index;
   if (index < 0 || index >= in.sizes[dim.at]) {
     return mismatch("what is put in does not fit " + to_text(in.shape()));
@@ -365,7 +367,7 @@ Status slice_scatter(const TensorView& in, const TensorView& source, Dim dim,
                      std::optional<std::int64_t> start, std::optional<std::int64_t> end, std::int64_t step,
                      TensorView& out) {
   Part target;
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, in));
   SLIPWAY_RETURN_IF_ERROR(slice_of(out, dim, start, end, step, &target));
   return put_into_part(in, source, target, out);
 }

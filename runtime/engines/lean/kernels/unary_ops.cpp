@@ -24,7 +24,7 @@ T to_six(T x) {
 // Each operator: its name, what it computes in, and what it makes of x, a T. The least integer is its own
 // negative (-fwrapv). Some C libraries (Zig's) give acosh of numbers below 1, too. Ties are rounded to even.
 #define SLIPWAY_UNARY_OPS(OP)                                                     \
-  OP(abs, kNarrow, x < 0 ? T(-x) : x == 0 ? T(0) : x)                             \
+  OP(abs, kOwn, x < 0 ? T(-x) : x == 0 ? T(0) : x)                                \
   OP(acos, kFloats, std::acos(x))                                                 \
   OP(acosh, kFloats, x < 1 ? std::numeric_limits<T>::quiet_NaN() : std::acosh(x)) \
   OP(asin, kFloats, std::asin(x))                                                 \
@@ -47,7 +47,7 @@ T to_six(T x) {
   OP(log1p, kFloats, std::log1p(x))                                               \
   OP(log2, kFloats, std::log2(x))                                                 \
   OP(logical_not, kFlags, x == 0 ? 1 : 0)                                         \
-  OP(neg, kNarrow, -x)                                                            \
+  OP(neg, kOwn, -x)                                                               \
   OP(reciprocal, kFloats, T(1) / x)                                               \
   OP(relu, kOwn, x < 0 ? T(0) : x)                                                \
   OP(round, kOwn, std::is_integral_v<T> ? x : T(std::nearbyint(x)))               \
@@ -78,9 +78,8 @@ Status unary(const TensorView& in, TensorView& out) {
 }
 
 Status bitwise_not(const TensorView& in, TensorView& out) {
-  return apply<In::kWhole>(in, out, in.dtype, [truth = in.dtype == DType::kBool](std::int64_t x) {
-    return truth ? std::int64_t{x == 0} : ~x;
-  });
+  return in.dtype == DType::kBool ? unary<Unary_logical_not, In::kFlags>(in, out)
+                                  : apply<In::kWhole>(in, out, in.dtype, [](std::int64_t x) { return ~x; });
 }
 
 Status logit(const TensorView& in, std::optional<double> eps, TensorView& out) {
@@ -94,7 +93,7 @@ Status logit(const TensorView& in, std::optional<double> eps, TensorView& out) {
 
 // NaN stays NaN.
 Status clamp(const TensorView& in, std::optional<Number> low, std::optional<Number> high, TensorView& out) {
-  return apply(in, out, out.dtype, [low, high](auto x) {
+  const auto kept = [low, high](auto x) {
     using T = decltype(x);
     if (low && x < low->as<T>()) {
       x = low->as<T>();
@@ -103,7 +102,9 @@ Status clamp(const TensorView& in, std::optional<Number> low, std::optional<Numb
       x = high->as<T>();
     }
     return x;
-  });
+  };
+  const bool fit = fits(low.value_or(Number()), out.dtype) && fits(high.value_or(Number()), out.dtype);
+  return apply(in, out, out.dtype, kept, !fit);
 }
 
 Status gelu(const TensorView& in, const EValue& approximate, TensorView& out) {
@@ -188,7 +189,7 @@ void softmax_of_lines(T* elements, std::size_t length) {
 
 template <bool Log>
 Status softmax(const TensorView& in, LineDim dim, Unused /*half_to_float*/, TensorView& out) {
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, in.shape()));
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, in));
   return in_floats(in.dtype, [&](auto zero) {
     using T = decltype(zero);
     const auto one = [](T* line, std::size_t count) {

@@ -184,7 +184,7 @@ Status copy_to(Arguments& arguments) {
 // Src, broadcast to self.
 Status copy_out(const TensorView& self, const TensorView& source, Unused /*non_blocking*/, TensorView& out) {
   SLIPWAY_RETURN_IF_ERROR(goes_into(source, self.shape()));
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, self.shape()));
+  SLIPWAY_RETURN_IF_ERROR(resize(&out, self));
   copy(out, operand_of(source, out));
   return {};
 }
