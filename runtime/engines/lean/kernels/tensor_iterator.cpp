@@ -36,6 +36,14 @@ Status broadcast_shape(std::initializer_list<const TensorView*> views, Shape* sh
 }
 
 Status resize_to_all(std::initializer_list<const TensorView*> views, TensorView* out) {
+  const TensorView& first = **views.begin();
+  const auto like_first = [&first](const TensorView* view) {
+    return view->rank == first.rank &&
+           std::equal(first.sizes.begin(), first.sizes.begin() + first.rank, view->sizes.begin());
+  };
+  if (std::all_of(views.begin(), views.end(), like_first)) {
+    return resize(out, first);
+  }
   Shape shape;
   SLIPWAY_RETURN_IF_ERROR(broadcast_shape(views, &shape));
   return resize(out, shape);
