@@ -192,9 +192,57 @@ def _origins_shared() -> contextlib.AbstractContextManager[None]:
 
 
 @contextlib.contextmanager
+def _compiled_when_asked() -> Iterator[None]:
+    """Compile a graph's code when somebody asks for it, also after the context: most graphs are only walked."""
+    from torch.fx import GraphModule
+
+    compile_now: Any = GraphModule.recompile
+
+    class Later:
+        def __init__(self, name: str, module: Any) -> None:
+            self.name, self.module = name, weakref.ref(module)
+
+        def __get__(self, module: Any, owner: type) -> Any:
+            delattr(owner, self.name)
+            compile_now(self.module())
+            return getattr(owner if module is None else module, self.name)
+
+        def __getattr__(self, name: str) -> Any:  # of what recompile gives
+            return getattr(compile_now(self.module()), name)
+
+    def compile_later(self: Any) -> Later:
+        of: Any = type(self)  # its own, no other module's
+        if info := getattr(self.graph._codegen, "pytree_info", None):
+            self._in_spec, self._out_spec = info.in_spec, info.out_spec
+        self.__dict__.pop("_code", None)
+        of.forward, of._code = Later("forward", self), Later("_code", self)
+        of.__reduce__ = lambda self: (self._code, super(of, self).__reduce__())[1]  # it needs _code in __dict__
+        self._recompile_submodules()
+        return Later("", self)
+
+    # The partitioner writes the whole graph for a log that nobody keeps, once for each delegate.
+    with _replaced(GraphModule, "recompile", compile_later), _replaced(GraphModule, "__str__", object.__repr__):
+        yield
+
+
+def _merged_as_sets() -> contextlib.AbstractContextManager[None]:
+    """Let the partitioner, which compares each group of nodes with each other, not do it node by node."""
+    from executorch.exir.backend.canonical_partitioners.group_partitioner import GroupBasedPartitioner
+    from torch.fx.passes.utils.fuser_utils import validate_partition
+
+    def can_merge(self: Any, one: int, other: int, partitions: Any) -> bool:
+        both = {*partitions[one].nodes, *partitions[other].nodes}
+        users = {user for node in both for user in node.users} - both
+        apart = all(self.dependency_viewer.downstreams_of(user).isdisjoint(both) for user in users)
+        return apart and validate_partition(list(both))
+
+    return _replaced(GroupBasedPartitioner, "_can_merge_partitions", can_merge)
+
+
+@contextlib.contextmanager
 def in_torch() -> Iterator[None]:
     """Let torch.export repeat less while the context is open. Imports torch."""
-    with _operators_once(), _rare_cycles(), _origins_shared():
+    with _operators_once(), _rare_cycles(), _origins_shared(), _compiled_when_asked():
         yield
 
 
@@ -226,6 +274,7 @@ def in_lowering() -> Iterator[None]:
 
     with (
         _written_once(),
+        _merged_as_sets(),
         _graphs_that_have("upsample_bilinear2d", bilinear_2d, Resize, "get_graphs_dict", {}),
         _graphs_that_have("softmax", sdpa, Attention, "get_graphs", []),
     ):
