@@ -70,12 +70,10 @@ def measures() -> dict[str, int]:
     tasks = collection()
     code = {name: text for name, text in texts.items() if Path(name).suffix in CODE and kind(name) != "docs"}
     return {
-        "lines": sum(lines.values()),
-        "product": of("product"),
+        "lines": sum(lines.values()), "product": of("product"),
         **{f"- {top}": sum(count for name, count in lines.items() if name.partition("/")[0] == top and
                            kind(name) == "product") for top in PRODUCT},
-        "tests": of("tests"),
-        "docs": of("docs"),
+        "tests": of("tests"), "docs": of("docs"),
         "pages": sum(name.startswith("docs/") and name.endswith(".md") for name in lines),
         "files": len(lines),
         "entries at the root": len({name.partition("/")[0] for name in lines}),

@@ -219,9 +219,7 @@ _OFTEN = 2.0
 """Seconds between two looks at the temperature."""
 
 
-def cool_down(
-    transport: Transport, name: str, degrees: float, note: Callable[[str], None], deadline: Deadline
-) -> float:
+def cool_down(transport: Transport, name: str, degrees: float, say: Callable[[str], None], deadline: Deadline) -> float:
     """Wait until the device's warmest zone has cooled down to ``degrees`` (Celsius); return the seconds waited.
 
     Raises:
@@ -232,7 +230,7 @@ def cool_down(
         words = ["sh", "-c", script("state"), "slipway", SYSFS]
         now = snapshot(run(transport, words, deadline=deadline).text).hottest_c
         if now is None:
-            note(f"{name} does not report a temperature: not waiting")
+            say(f"{name} does not report a temperature: not waiting")
         if now is None or now <= degrees:
             return time.monotonic() - begun
         deadline.check(f"{name} was at {now:.1f} °C, waiting for {degrees:g} °C")

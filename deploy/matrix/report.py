@@ -250,8 +250,7 @@ def planned(plan: Plan, as_json: bool) -> None:
     if as_json:
         facts = [Impossible.of(cell).model_dump(exclude={"why"}) for cell in plan.cells]
         cells = [{**each, "emulated": cell.device.emulated} for each, cell in zip(facts, plan.cells, strict=True)]
-        impossible = [Impossible.of(cell).model_dump() for cell in plan.impossible]
-        console.print_json({"cells": cells, "impossible": impossible})
+        console.print_json({"cells": cells, "impossible": [Impossible.of(one).model_dump() for one in plan.impossible]})
         return
     counts = (("cell", plan.cells), ("bundle", plan.bundles), ("program", plan.programs))
     console.table(

@@ -87,11 +87,9 @@ def written(found: Generated, load_ms: float, emulated: bool, counted: Sequence[
     ends = {"stop": "the model ended its text", "context": f"the context of {found.context} tokens is full"}
     said = [["ended", ends.get(found.ended, "--generate reached")]]
     pace = [[name, "emulated" if emulated else f"{each:.1f} tokens/s"] for name, each in speeds(found).items()]
-    for row, some, tokens in zip(
-        pace, (counted[:1], counted[1:]), (found.prompt_tokens, len(counted) - 1), strict=False
-    ):
+    for row, some, many in zip(pace, (counted[:1], counted[1:]), (found.prompt_tokens, len(counted) - 1), strict=False):
         if some:
-            row[1] += f"; {sum(some) / tokens:,.0f} instructions a token"
+            row[1] += f"; {sum(some) / many:,.0f} instructions a token"
     first = [] if emulated else [["first token", duration(load_ms + found.prompt_ms)]]
     return [*pace, *first, *said]
 

@@ -18,25 +18,14 @@ from deploy.devices.conditions import Conditions
 from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import Device
 from deploy.devices.probe import device_root, probe
-from deploy.run import collect, generate, preflight, runner
+from deploy.run import collect, generate, preflight, result, runner
 from deploy.run.compare import Comparison
 from deploy.run.connect import machine_of
 from deploy.run.events import Step, Steps
 from deploy.run.job import Job, Sized, cache_flags, cache_name
 from deploy.run.needs import ProgramNeeds, bundle_digest
 from deploy.run.preflight import Finding, size
-from deploy.run.result import (
-    EMULATED,
-    BundleUsed,
-    ProgramUsed,
-    Result,
-    Upload,
-    Verified,
-    now,
-    overall,
-    result_key,
-    write,
-)
+from deploy.run.result import BundleUsed, ProgramUsed, Result, Upload, Verified
 from deploy.run.settings import ONCE, Settings
 from deploy.store import gc
 from deploy.store.store import Blob, Store, Survey
@@ -70,7 +59,7 @@ class Session:
         self.conditions = Conditions()
         self.sent: dict[str, bytes] = {}
         """The files that came with the run's end."""
-        self.key = result_key(device.name, job.name, bundle.manifest.engine)
+        self.key = result.result_key(device.name, job.name, bundle.manifest.engine)
         self.digest = bundle_digest(bundle)
         self.home = f"bundles/{self.digest}"
         self.program = f"programs/{job.digest}"
@@ -407,16 +396,11 @@ class Session:
         outputs: tuple[Comparison, ...],
         files: tuple[str, ...],
     ) -> Result:
-        manifest, job, program = self.bundle.manifest, self.job, self.job.program
-        result = Result(
-            created=now(),
-            attempts=attempts,
-            device=self.device.name,
-            title=self.device.title,
-            transport=self.device.transport,
-            emulated=self.device.emulated,
-            latency_note=EMULATED if self.device.emulated else "",
-            facts=facts,
+        device, manifest, job, program = self.device, self.bundle.manifest, self.job, self.job.program
+        written = Result(
+            created=result.now(), attempts=attempts,
+            device=device.name, title=device.title, transport=device.transport, emulated=device.emulated,
+            latency_note=result.EMULATED if device.emulated else "", facts=facts,
             bundle=BundleUsed(
                 target=manifest.target, engine=manifest.engine, engine_version=manifest.offers.engine_version,
                 toolchain=manifest.toolchain, digest=self.digest,
@@ -427,15 +411,8 @@ class Session:
                 reference_engine=job.reference_engine, state=program.state if program else (), execution=job.execution,
             ),
             preflight=tuple(found),
-            upload=upload,
-            verified=verified,
-            runner=answer,
-            conditions=self.conditions,
-            methods=self.methods,
-            outputs=outputs,
-            verdict=overall(outputs),
-            seconds=dict(self.steps.seconds),
-            files=files,
+            upload=upload, verified=verified, runner=answer, conditions=self.conditions, methods=self.methods,
+            outputs=outputs, verdict=result.overall(outputs), seconds=dict(self.steps.seconds), files=files,
             **collect.seen(job, results_dir() / self.key, outputs),
         )  # fmt: skip
-        return result.model_copy(update={"path": write(result)})
+        return written.model_copy(update={"path": result.write(written)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -184,6 +185,30 @@ def _dynamic_convolutions(module: Any, model: Prepared) -> Any:
     return _pt2e(module, model, [model.inputs], _xnnpack_quantizer(is_convolution, dynamic=True))
 
 
+def _with_open_lstms(module: Any, layers: Sequence[str]) -> Any:
+    """Make layers of the products in torch's LSTMs, which are one operator each: they are quantized as others are."""
+    from torch.ao.nn.quantizable import LSTM
+
+    class Open(LSTM):  # type: ignore[misc]  # torch's types are not read here
+        def forward(self, input: Any, hx: Any = None) -> Any:  # noqa: A002  # as nn.LSTM calls them
+            if input.dim() == 3:
+                return super().forward(input, hx)
+            batch = 0 if self.batch_first else 1
+            found, state = super().forward(input.unsqueeze(batch), hx and [one.unsqueeze(1) for one in hx])
+            return found.squeeze(batch), tuple(one.squeeze(1) for one in state)
+
+    for name, layer in list(module.named_modules()):
+        if isinstance(layer, nn.LSTM) and not layer.proj_size and kind_of(layers, name) != "float":
+            layer.qconfig = None
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that nothing observes it
+                made = Open.from_float(layer.eval())
+            if not name:
+                return made
+            module.set_submodule(name, made)
+    return module
+
+
 def _dynamic(model: Prepared, scheme: Scheme, options: Options, again: bool) -> Quantized:
     """int8 activations with a scale per row found at run time; linear weights int8 per channel or int4 blockwise."""
     from torchao.quantization.granularity import PerAxis, PerGroup
@@ -192,6 +217,7 @@ def _dynamic(model: Prepared, scheme: Scheme, options: Options, again: bool) -> 
 
     # Unwrapping reaches children only: a model that is itself a layer becomes one. The argument's name stays.
     module = nn.Sequential(model.module) if isinstance(model.module, nn.Linear) else model.module
+    module = _with_open_lstms(module, options.layers)
     usual = f"int{scheme.weight_bits}"
 
     def quantize(kind: str) -> None:

@@ -183,10 +183,7 @@ async def _pump(source: Any, sink: Any) -> None:
 
 @contextlib.contextmanager
 def serve(
-    folder: Path,
-    authorized: bool = True,
-    version: str = "",
-    files: type[Sftp] | None = None,
+    folder: Path, authorized: bool = True, version: str = "", files: type[Sftp] | None = None
 ) -> Iterator[Device]:
     """Run a device whose home is ``folder/home``; its host key is on record, its key lets in if ``authorized``.
 

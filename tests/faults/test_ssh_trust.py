@@ -73,16 +73,13 @@ def test_a_revoked_key_stays_revoked(device: Device, board: server.Device) -> No
     assert hello(device) == "hello"
 
 
-@pytest.mark.parametrize(
-    ("lines", "words"),
-    [
-        ("ProxyCommand nc 'x %p", "ProxyCommand"), ('Include "a', "Include"),
-        ('UserKnownHostsFile "a b', "UserKnownHostsFile"),
-        ("Port abc", "Port"), ("Port 0", "Port"), ("Port 70000", "Port"), ("ConnectTimeout soon", "ConnectTimeout"),
-        ("Match exec \"x", ".ssh/config"), ("CanonicalizeHostname yes\n CanonicalizeMaxDots x", ".ssh/config"),
-        ("ProxyJump a:b:c", "ProxyJump"), ("ProxyJump a:123456", "ProxyJump"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("lines", "words"), [
+    ("ProxyCommand nc 'x %p", "ProxyCommand"), ('Include "a', "Include"),
+    ('UserKnownHostsFile "a b', "UserKnownHostsFile"),
+    ("Port abc", "Port"), ("Port 0", "Port"), ("Port 70000", "Port"), ("ConnectTimeout soon", "ConnectTimeout"),
+    ("Match exec \"x", ".ssh/config"), ("CanonicalizeHostname yes\n CanonicalizeMaxDots x", ".ssh/config"),
+    ("ProxyJump a:b:c", "ProxyJump"), ("ProxyJump a:123456", "ProxyJump"),
+])  # fmt: skip
 def test_configuration_that_cannot_be_read(home: Path, lines: str, words: str) -> None:
     """An error with words, as ssh has one; never a traceback, never a guess."""
     (home / ".ssh/config").write_text(f"Host shelf\n HostName 127.0.0.1\n {lines}\n")

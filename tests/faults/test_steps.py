@@ -279,8 +279,7 @@ def test_hostile_names(name: str, device: Device, home: Path, tmp_path: Path) ->
     if name not in {"..", "\u202e", "a\nb"}:  # the inventory refuses these (tests/unit/test_inventory.py)
         root = home / name
         device = Device.model_validate({**device.model_dump(), "root": str(root)})
-    told = tiny.outcome(lambda: odd.deploy(device))
-    assert told == tiny.DONE
+    assert tiny.outcome(lambda: odd.deploy(device)) == tiny.DONE
     assert tiny.settled(home, root) == []
     assert not list(Path(os.getcwd()).glob("pwned")) + list(home.rglob("pwned"))  # noqa: PTH109 - of this process
     results = [path for path in (tmp_path / "dist/results").rglob("*") if path.is_file()]

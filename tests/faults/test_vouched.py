@@ -162,8 +162,7 @@ def test_another_machine_looks_for_itself(
     again = small.deploy(device)
     assert (seen(again).program.how, seen(again).bundle.how) == ("digest now", "digest now")
     assert again.upload.files == 0
-    third = small.deploy(device)
-    assert seen(third).bundle.how == "unchanged"
+    assert seen(small.deploy(device)).bundle.how == "unchanged"
 
 
 def age(days: float) -> None:
@@ -207,8 +206,7 @@ def test_every_so_many_days_all_is_read(small: Tiny, device: Device, root: Path,
     unnoticed = small.deploy(device)
     assert (seen(unnoticed).program.how, seen(unnoticed).replaced) == ("unchanged", ()), "what the result says"
     age(0.2)
-    found = small.deploy(device)
-    assert seen(found).replaced == (source(small, what).name,)
+    assert seen(small.deploy(device)).replaced == (source(small, what).name,)
     assert tiny.settled(root.parent, root) == []
     often = device.model_copy(update={"verify_days": 1e-9})
     again = small.deploy(often)
@@ -292,8 +290,7 @@ def test_a_full_look(small: Tiny, device: Device, root: Path) -> None:
     with pytest.raises(TransferError, match="2 of 8 files in the store of board are damaged") as caught:
         found.check("board")
     assert "./inv deploy --device board" in caught.value.hint
-    result = small.deploy(device)
-    assert seen(result).replaced == ("payload",)
+    assert seen(small.deploy(device)).replaced == ("payload",)
     assert upkeep.verify(device).damaged == ()
     (root / "store" / sha256_file(small.model)).unlink()
     next((root / "programs").iterdir()).joinpath("model.pte").unlink()

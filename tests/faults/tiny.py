@@ -121,11 +121,8 @@ def marked_root(root: Path) -> Path:
 
 def whole(home: Path, root: Path) -> list[str]:
     """What is wrong on a device after a fault, besides unfinished files under temporary names; best nothing."""
-    wrong = [
-        f"{file.name} is not what its name says"
-        for file in (root / "store").glob("*")
-        if sha256_file(file) != file.name
-    ]
+    blobs = (root / "store").glob("*")
+    wrong = [f"{blob.name} is not what its name says" for blob in blobs if sha256_file(blob) != blob.name]
     for kind, counts in (("bundle", (2,)), ("program", (1, 2))):  # an input may lie beside the program
         for folder in (root / f"{kind}s").glob("[0-9a-f]*"):
             sums = folder / "SHA256SUMS"
@@ -134,9 +131,7 @@ def whole(home: Path, root: Path) -> list[str]:
                 wrong.append(f"{kind} {folder.name[:8]} is not whole")
     links = (root / "current").glob("*")
     wrong += [f"{link.name} points nowhere" for link in links if not link.resolve().is_dir()]
-    wrong += [
-        f"{entry.name} outside the store" for entry in home.iterdir() if entry.name not in {root.name, "precious"}
-    ]
+    wrong += [f"{one.name} outside the store" for one in home.iterdir() if one.name not in {root.name, "precious"}]
     if (home / "precious").read_text() != "precious":
         wrong.append("a file outside the store was touched")
     return wrong

@@ -185,6 +185,14 @@ def test_other_layers_that_a_scheme_leaves_float(
     assert any("quantized nothing at all" in warning for warning in program.warnings) == all_of_them
 
 
+@pytest.mark.parametrize("batched", [True, False])
+def test_lstms_are_quantized_at_run_time(exported: Exporter, batched: bool) -> None:
+    name = fixture(f"good:lstm{'' if batched else '_unbatched'}")
+    (_, plain), (_, small) = exported(name), exported(name, "qd8_qc8w")
+    assert small.quantization.skipped == small.warnings == ()
+    assert plain.size - small.size > 2 * 4 * 32 * (16 + 32), "a byte for each of its weights, not four"
+
+
 def test_several_partitioners_take_turns(exported: Exporter, fresh: Exporter, tmp_path: Path) -> None:
     relu = f"{FIXTURES / 'partitioning.py'}:relu_only"
     _, both = fresh("mlp", partitioners=(relu, "xnnpack"))

@@ -68,8 +68,7 @@ def test_from_nothing_interrupted_then_two_at_once(lived_in: Path) -> None:
         assert "deploy" in out
     assert sum("Installing" in trouble for _, trouble in results) == 1, "the packages were installed twice"
 
-    again = well(_inv(clone, "--list"))
-    assert again.stderr == "", "a warm start has nothing to say"
+    assert well(_inv(clone, "--list")).stderr == "", "a warm start has nothing to say"
 
 
 def test_without_a_usable_python(clone: Path, tmp_path: Path) -> None:
@@ -111,8 +110,7 @@ def test_with_a_full_disk(clone: Path, tmp_path: Path) -> None:
 def test_a_broken_environment_is_made_again(lived_in: Path) -> None:
     assert _inv(lived_in, "--version").returncode == 0  # nothing to do after the first test here; alone it makes one
     (lived_in / ".venv" / "bin" / "python").unlink()
-    done = well(_inv(lived_in, "--version"))
-    assert done.stdout.startswith("Slipway ")
+    assert well(_inv(lived_in, "--version")).stdout.startswith("Slipway ")
 
 
 def test_a_debian_python_without_venv_support(clone: Path) -> None:

@@ -139,8 +139,7 @@ def test_the_language_examples_write_what_the_runner_writes(sdk: Sdk, built: Pat
 def test_the_examples_compute_what_the_runner_computes(sdk: Sdk, built: Path, tmp_path: Path) -> None:
     target = sdk.manifest.target
     want = expected(target, tmp_path)
-    names = ["run_once", *(["run_once_shared"] if sdk.manifest.shared else [])]
-    for name in names:
+    for name in ["run_once", *(["run_once_shared"] if sdk.manifest.shared else [])]:
         works(tmp_path, target, built / name, "{}/model.pte", "{}/in.bin", f"{{}}/{name}.bin")
         assert (tmp_path / f"{name}.bin").read_bytes() == want, name
     said = works(tmp_path, target, built / "camera", "{}/model.pte", "{}/in.bin", "{}/c.bin", "6")

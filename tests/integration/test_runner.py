@@ -234,32 +234,29 @@ def test_a_damaged_program_never_crashes_the_runner(run: Run, programs: Path, tm
         assert {0, 3} <= codes
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "says"),
-    [
-        ([], 2, "--model_path is missing"),
-        (["--roofline", "--describe", "--model_path={p}/delegated.pte"], 2, "exclude each other"),
-        (["--roofline", "--cpu_threads=1025"], 2, "from 1 to 1024"),
-        (["--model_path={p}/methods.pte"], 2, "give --method_name one of: first, second"),
-        (["--model_path={p}/none.pte"], 3, "No such file"),
-        (["--model_path={p}"], 3, "it is a folder"),
-        (["--model_path={p}/delegated.in0.npy"], 3, "not a program"),
-        (["--model_path={p}/_default_external_constant.ptd"], 3, "--data_path"),
-        (["--model_path={p}/delegated.pte", "--input_shapes=3x16"], 6, "expected float32 2x16, given float32 3x16"),
-        (["--model_path={p}/dynamic.pte", "--input_shapes=9x16"], 6, "at most 8x16, given float32 9x16"),
-        (["--model_path={p}/delegated.pte", "--input_shapes=2x16,1"], 6, "takes 1 inputs (float32 2x16), 2 given"),
-        (["--model_path={p}/delegated.pte", "--inputs={p}/none.npy"], 6, "No such file"),
-        (["--model_path={p}/delegated.pte", "--inputs={p}/delegated.pte"], 6, "not a .npy file"),
-        (["--model_path={p}/delegated.pte", "--inputs={p}/dynamic.in0.npy"], 6, "given float32 4x16"),
-        (["--model_path={p}/delegated.pte", "--inputs={p}/numbers.in1.npy"], 6, "given int64 scalar"),
-        (["--model_path={p}/bf16.pte", "--inputs={p}/delegated.in0.npy,{p}/bf16.in1.npy"], 6, "array.view('V2')"),
-        (["--model_path={p}/dynamic.pte", "--input_shapes=2x15"], 6, "at most 8x16, given float32 2x15"),
-        (["--model_path={p}/dynamic.pte", "--input_shapes=16"], 6, "at most 8x16, given float32 16"),
-        (["--model_path={p}/dynamic.pte", "--input_shapes=2x16x1"], 6, "at most 8x16, given float32 2x16x1"),
-        (["--model_path={p}/delegated.pte", "--output_file={p}/none/y"], 8, "none/y0.npy"),
-        (["--model_path={p}/delegated.pte", "--etdump_path={p}/none/e"], 8, "none/e"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("words", "code", "says"), [
+    ([], 2, "--model_path is missing"),
+    (["--roofline", "--describe", "--model_path={p}/delegated.pte"], 2, "exclude each other"),
+    (["--roofline", "--cpu_threads=1025"], 2, "from 1 to 1024"),
+    (["--model_path={p}/methods.pte"], 2, "give --method_name one of: first, second"),
+    (["--model_path={p}/none.pte"], 3, "No such file"),
+    (["--model_path={p}"], 3, "it is a folder"),
+    (["--model_path={p}/delegated.in0.npy"], 3, "not a program"),
+    (["--model_path={p}/_default_external_constant.ptd"], 3, "--data_path"),
+    (["--model_path={p}/delegated.pte", "--input_shapes=3x16"], 6, "expected float32 2x16, given float32 3x16"),
+    (["--model_path={p}/dynamic.pte", "--input_shapes=9x16"], 6, "at most 8x16, given float32 9x16"),
+    (["--model_path={p}/delegated.pte", "--input_shapes=2x16,1"], 6, "takes 1 inputs (float32 2x16), 2 given"),
+    (["--model_path={p}/delegated.pte", "--inputs={p}/none.npy"], 6, "No such file"),
+    (["--model_path={p}/delegated.pte", "--inputs={p}/delegated.pte"], 6, "not a .npy file"),
+    (["--model_path={p}/delegated.pte", "--inputs={p}/dynamic.in0.npy"], 6, "given float32 4x16"),
+    (["--model_path={p}/delegated.pte", "--inputs={p}/numbers.in1.npy"], 6, "given int64 scalar"),
+    (["--model_path={p}/bf16.pte", "--inputs={p}/delegated.in0.npy,{p}/bf16.in1.npy"], 6, "array.view('V2')"),
+    (["--model_path={p}/dynamic.pte", "--input_shapes=2x15"], 6, "at most 8x16, given float32 2x15"),
+    (["--model_path={p}/dynamic.pte", "--input_shapes=16"], 6, "at most 8x16, given float32 16"),
+    (["--model_path={p}/dynamic.pte", "--input_shapes=2x16x1"], 6, "at most 8x16, given float32 2x16x1"),
+    (["--model_path={p}/delegated.pte", "--output_file={p}/none/y"], 8, "none/y0.npy"),
+    (["--model_path={p}/delegated.pte", "--etdump_path={p}/none/e"], 8, "none/e"),
+])  # fmt: skip
 def test_faults(run: Run, programs: Path, words: list[str], code: int, says: str) -> None:
     ran = run(*[word.format(p=programs) for word in words], "--json")
     assert ran.code == code, ran

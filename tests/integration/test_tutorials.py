@@ -58,9 +58,8 @@ def test_the_one_for_the_pi(tmp_path: Path) -> None:
 def test_the_one_for_a_network_of_timm(tmp_path: Path) -> None:
     page = consoles.section("tutorials.md", "From a network of timm to a checked result")
     (source,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    commands = [
-        line[2:] for block in re.findall(r"```console\n(.*?)```", page, re.DOTALL) for line in block.splitlines()
-    ]
+    blocks = re.findall(r"```console\n(.*?)```", page, re.DOTALL)
+    commands = [line[2:] for block in blocks for line in block.splitlines()]
     assert [shlex.split(command)[1] for command in commands] == ["models", "deploy", "compare"]
     (tmp_path / "my").mkdir()
     (tmp_path / "my" / "net.py").write_text(source)

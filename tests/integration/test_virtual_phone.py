@@ -189,10 +189,7 @@ def test_a_phone_of_a_lab(phone: AdbTransport, tmp_path: Path, monkeypatch: pyte
     """labgrid exports where adbd listens, or a phone on the network with its bootloader's port."""
     monkeypatch.setenv(PORT_VARIABLE, str(virtual.private_server().port))
     port = int(phone.serial.rpartition(":")[2])
-    phones = {
-        "service": service(port, "shell"),
-        "fastboot": "  AndroidNetFastboot:\n    address: 127.0.0.1\n",
-    }
+    phones = {"service": service(port, "shell"), "fastboot": "  AndroidNetFastboot:\n    address: 127.0.0.1\n"}
     with contextlib.closing(Lab(tmp_path, phones)) as lab:
         for place, given in (("service", 0), ("fastboot", port)):
             device = Device(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
+import pickle
 import signal
 import socket
 import struct
@@ -11,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -225,6 +228,22 @@ def test_no_byte_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     thorough = exported("thorough")
     assert quick.sha256 == thorough.sha256
     assert quick.delegated == thorough.delegated
+
+
+@pytest.mark.parametrize("asked", [
+    lambda made, x: made(x), lambda made, x: type(made).forward(made, x), lambda made, x: copy.deepcopy(made)(x),
+    lambda made, x: pickle.loads(pickle.dumps(made))(x),  # noqa: S301
+    lambda made, x: made.code.count("return") and made(x),
+])  # fmt: skip
+def test_a_graph_is_compiled_also_after_the_exporter(asked: Any) -> None:
+    import torch
+
+    from models.lowering import shortcuts
+
+    with shortcuts.in_torch():
+        made = torch.fx.symbolic_trace(torch.nn.Sequential(torch.nn.ReLU()))
+        assert "_code" not in vars(made)
+    assert asked(made, torch.tensor([-1.0, 2.0])).tolist() == [0, 2]
 
 
 def test_a_copy_of_the_exporters_process_computes_with_large_tensors(

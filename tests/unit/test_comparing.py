@@ -170,8 +170,7 @@ def test_inputs_are_converted_to_what_the_program_takes(tmp_path: Path) -> None:
     file = tmp_path / "a.npy"
     np.save(file, np.array([1.0, 1.00390625, 3.0e38], np.float32))
     assert fitted(file, "float32", tmp_path / "made") == file
-    half = fitted(file, "float16", tmp_path / "made")
-    assert np.load(half).dtype == np.float16
+    assert np.load(fitted(file, "float16", tmp_path / "made")).dtype == np.float16
     assert list(metrics.widened(fitted(file, "bfloat16", tmp_path / "made"))[:2]) == [1.0, 1.0], "halves go to even"
     with pytest.raises(UsageError):
         fitted(file, "int64", tmp_path / "made")

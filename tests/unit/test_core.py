@@ -236,13 +236,10 @@ def test_a_program_is_loaded_as_it_was_written_and_no_other(tmp_path: Path) -> N
         load_program(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("mode", "owner", "said"),
-    [
-        (0o755, "me", ""), (0o775, "me", ""), (0o777, "me", "everyone"), (0o1777, "me", "everyone"),
-        (0o775, "group", "the group"), (0o755, "other", "the user 4711, to whom it belongs"), (0o755, "root", ""),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("mode", "owner", "said"), [
+    (0o755, "me", ""), (0o775, "me", ""), (0o777, "me", "everyone"), (0o1777, "me", "everyone"),
+    (0o775, "group", "the group"), (0o755, "other", "the user 4711, to whom it belongs"), (0o755, "root", ""),
+])  # fmt: skip
 def test_a_cache_that_others_may_write_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, owner: str, said: str
 ) -> None:

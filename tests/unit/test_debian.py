@@ -115,8 +115,7 @@ def test_lists_that_are_not_debians_are_refused_in_words(archive: Archive, tmp_p
         debian.fetch("bookworm", "amd64", ["tool"])
     assert words in str(caught.value)
     assert "SLIPWAY_DEBIAN_MIRROR" in caught.value.hint or "clock" in caught.value.hint
-    left = [path for path in (tmp_path / "cache/debian").rglob("*") if path.is_file()]
-    assert left == [], "nothing of it is kept"
+    assert [path for path in (tmp_path / "cache/debian").rglob("*") if path.is_file()] == [], "nothing of it is kept"
 
 
 @pytest.mark.parametrize("change", [flip, cut])

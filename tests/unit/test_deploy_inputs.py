@@ -42,23 +42,20 @@ def program(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize(
-    ("ports", "shapes", "says"),
-    [
-        ((DYNAMIC,), "5x8", "Input 0 does not fit: the method declares float32 0..8x24, --inputs has 5x8"),
-        ((DYNAMIC,), "9x24", "has 9x24"),
-        ((DYNAMIC,), "24", "has 24"),
-        ((DYNAMIC,), "1x1x24", "has 1x1x24"),
-        ((DYNAMIC, FIXED), "1x24,3", "Input 1 does not fit: the method declares int64 2"),
-        ((FREE,), "2x4", "declares float32 0..x3"),
-        ((NUMBER,), "1", "declares int64 scalar"),
-        ((FIXED,), "2,2", "takes 1 inputs, 2 were given"),
-        ((FIXED,), "twox2", "unreadable shape 'twox2'"),
-        ((FIXED,), "99999999999999999999", "unreadable shape"),
-        ((FIXED,), "", "takes 1 inputs"),
-        ((Port(dtype="unknown", shape=(), kind="String"),), "scalar", "has a type that a file cannot hold"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("ports", "shapes", "says"), [
+    ((DYNAMIC,), "5x8", "Input 0 does not fit: the method declares float32 0..8x24, --inputs has 5x8"),
+    ((DYNAMIC,), "9x24", "has 9x24"),
+    ((DYNAMIC,), "24", "has 24"),
+    ((DYNAMIC,), "1x1x24", "has 1x1x24"),
+    ((DYNAMIC, FIXED), "1x24,3", "Input 1 does not fit: the method declares int64 2"),
+    ((FREE,), "2x4", "declares float32 0..x3"),
+    ((NUMBER,), "1", "declares int64 scalar"),
+    ((FIXED,), "2,2", "takes 1 inputs, 2 were given"),
+    ((FIXED,), "twox2", "unreadable shape 'twox2'"),
+    ((FIXED,), "99999999999999999999", "unreadable shape"),
+    ((FIXED,), "", "takes 1 inputs"),
+    ((Port(dtype="unknown", shape=(), kind="String"),), "scalar", "has a type that a file cannot hold"),
+])  # fmt: skip
 def test_shapes_that_do_not(program: Path, ports: tuple[Port, ...], shapes: str, says: str) -> None:
     job = load_job(program, settings=Settings(input_shapes=shapes or "1,1"))
     with pytest.raises(UsageError, match=re.escape(says)) as wrong:
@@ -108,25 +105,22 @@ def exported(folder: Path, *sizes: tuple[Dimension, ...]) -> Job:
     return load_job(folder, Settings(input_shapes="1"))
 
 
-@pytest.mark.parametrize(
-    ("sizes", "shapes", "says"),
-    [
-        (((BATCH, WIDTH),), "2x24", ""),
-        (((BATCH, WIDTH),), "8x24", ""),
-        (((BATCH, WIDTH),), "1x24", "Input 0 does not fit: dimension 0 must be 2..8, --inputs has 1x24"),
-        (((BATCH, WIDTH),), "9x24", "dimension 0 must be 2..8"),
-        (((BATCH, WIDTH),), "2x23", "dimension 1 must be 24"),
-        (((BATCH, WIDTH),), "24", "the program was exported for 2..8x24"),
-        (((ANY,),), "1000000", ""),
-        (((ANY,),), "0", "dimension 0 must be 1..,"),
-        (((BATCH,), (BATCH, WIDTH)), "3,3x24", ""),
-        (((BATCH,), (BATCH, WIDTH)), "3,4x24", "dimension 0 must be 3, since dimension 0 of input 0 is 3"),
-        (((BATCH,), (DOUBLE,)), "3,7", ""),
-        (((BATCH,), (DOUBLE,)), "3,8", "Input 1 does not fit: dimension 0 must be 7"),
-        (((DOUBLE,), (BATCH,)), "6,3", "Input 0 does not fit: dimension 0 must be 1 more than a multiple of 2"),
-        ((), "5x5", ""),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("sizes", "shapes", "says"), [
+    (((BATCH, WIDTH),), "2x24", ""),
+    (((BATCH, WIDTH),), "8x24", ""),
+    (((BATCH, WIDTH),), "1x24", "Input 0 does not fit: dimension 0 must be 2..8, --inputs has 1x24"),
+    (((BATCH, WIDTH),), "9x24", "dimension 0 must be 2..8"),
+    (((BATCH, WIDTH),), "2x23", "dimension 1 must be 24"),
+    (((BATCH, WIDTH),), "24", "the program was exported for 2..8x24"),
+    (((ANY,),), "1000000", ""),
+    (((ANY,),), "0", "dimension 0 must be 1..,"),
+    (((BATCH,), (BATCH, WIDTH)), "3,3x24", ""),
+    (((BATCH,), (BATCH, WIDTH)), "3,4x24", "dimension 0 must be 3, since dimension 0 of input 0 is 3"),
+    (((BATCH,), (DOUBLE,)), "3,7", ""),
+    (((BATCH,), (DOUBLE,)), "3,8", "Input 1 does not fit: dimension 0 must be 7"),
+    (((DOUBLE,), (BATCH,)), "6,3", "Input 0 does not fit: dimension 0 must be 1 more than a multiple of 2"),
+    ((), "5x5", ""),
+])  # fmt: skip
 def test_sizes_that_the_export_knows(
     tmp_path: Path, sizes: tuple[tuple[Dimension, ...], ...], shapes: str, says: str
 ) -> None:
@@ -216,31 +210,28 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inv: Inv) -> Refuse
     return call
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "what"),
-    [
-        (("--model", "missing.pte"), 10, "There is no program missing.pte."),
-        (("--model", str(PTE_FILE), "--inputs", "missing.npy"), 2, "There is no file missing.npy."),
-        (("--model", "mobilnet"), 3, "There is no model 'mobilnet' in the zoo."),
-        (("--model", "missing.py:make_model"), 3, "There is no file missing.py."),
-        (("--model", "matmul", "--scheme", "qs8"), 3, "Scheme qs8 does not suit matmul."),
-        (("--model", "matmul", "--scheme", "fp16", "--engine", "onnxruntime"), 3, "An .onnx is exported as"),
-        (("--model", "mlp", "--options", "gruop=64"), 3, "gruop"),
-        (("--temperature", "1"), 2, "--temperature goes with --prompt."),
-        (("--model", "mlp", *PROMPTED), 2, "--prompt does not go with mlp."),
-        (("--model", "smollm2_135m"), 2, "smollm2_135m needs a prompt."),
-        (
-            ("--model", "smollm2_135m", *PROMPTED, "--partitioners", "none"), 2,
-            "--partitioners does not go with smollm2_135m.",
-        ),
-        ((*PROMPTED, "--prompt-file", "x.txt"), 2, "--prompt cannot be used with --prompt-file."),
-        (("--model", str(PTE_FILE), "--prompt-file", "missing.txt"), 2, "missing.txt cannot be read."),
-        (("--generate", "9"), 2, "--generate goes with --prompt."),
-        (("--model", str(PTE_FILE), *PROMPTED, "--values"), 2, "--prompt cannot be used with --values."),
-        (("--model", str(PTE_FILE), *PROMPTED, "--top-p", "2"), 2, "--top-p cannot be 2."),
-        (("--model", str(PTE_FILE), *PROMPTED, "--tokenizer", "no.json"), 2, "There is no tokenizer no.json."),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("words", "code", "what"), [
+    (("--model", "missing.pte"), 10, "There is no program missing.pte."),
+    (("--model", str(PTE_FILE), "--inputs", "missing.npy"), 2, "There is no file missing.npy."),
+    (("--model", "mobilnet"), 3, "There is no model 'mobilnet' in the zoo."),
+    (("--model", "missing.py:make_model"), 3, "There is no file missing.py."),
+    (("--model", "matmul", "--scheme", "qs8"), 3, "Scheme qs8 does not suit matmul."),
+    (("--model", "matmul", "--scheme", "fp16", "--engine", "onnxruntime"), 3, "An .onnx is exported as"),
+    (("--model", "mlp", "--options", "gruop=64"), 3, "gruop"),
+    (("--temperature", "1"), 2, "--temperature goes with --prompt."),
+    (("--model", "mlp", *PROMPTED), 2, "--prompt does not go with mlp."),
+    (("--model", "smollm2_135m"), 2, "smollm2_135m needs a prompt."),
+    (
+        ("--model", "smollm2_135m", *PROMPTED, "--partitioners", "none"), 2,
+        "--partitioners does not go with smollm2_135m.",
+    ),
+    ((*PROMPTED, "--prompt-file", "x.txt"), 2, "--prompt cannot be used with --prompt-file."),
+    (("--model", str(PTE_FILE), "--prompt-file", "missing.txt"), 2, "missing.txt cannot be read."),
+    (("--generate", "9"), 2, "--generate goes with --prompt."),
+    (("--model", str(PTE_FILE), *PROMPTED, "--values"), 2, "--prompt cannot be used with --values."),
+    (("--model", str(PTE_FILE), *PROMPTED, "--top-p", "2"), 2, "--top-p cannot be 2."),
+    (("--model", str(PTE_FILE), *PROMPTED, "--tokenizer", "no.json"), 2, "There is no tokenizer no.json."),
+])  # fmt: skip
 def test_before_a_build(refused: Refused, words: tuple[str, ...], code: int, what: str) -> None:
     got, said = refused(*words)
     assert (got, what in said) == (code, True), said

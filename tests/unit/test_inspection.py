@@ -68,20 +68,17 @@ def test_rows_add_up_to_the_timed_executions() -> None:
     assert {(row.count, row.times, row.warmup, row.share) for row in emulated.values()} == {(2, None, None, None)}
 
 
-@pytest.mark.parametrize(
-    ("names", "kinds", "expected"),
-    [
-        (["Convolution (NHWC, F32) IGEMM #1", "Convolution (NHWC, F32) DWConv #1"], ["Conv2d", "DepthwiseConv2d"],
-         [0, 1]),
-        (["Fully Connected (NC, PF32) #1", "Softmax (NC, F32) #1"], ["StaticReshape", "FullyConnected", "Softmax"],
-         [1, 2]),
-        (["Unary Elementwise (NC) #1", "Add (ND) #1"], ["Gelu", "Add"], [0, 1]),
-        (["Copy (NC, X32) #1", "Transpose (ND, X32) Transpose #1"], ["StaticReshape", "StaticTranspose"], [0, 1]),
-        (["Copy (NC, X32) #1"], ["Concatenate3"], [0]),
-        (["Fully Connected (NC, F32) #1", "Convolution (NHWC, F32) DWConv #1", "Fully Connected (NC, F32) #2"],
-         ["Conv2d", "DepthwiseConv2d", "FullyConnected"], [0, 1, 2]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("names", "kinds", "expected"), [
+    (["Convolution (NHWC, F32) IGEMM #1", "Convolution (NHWC, F32) DWConv #1"], ["Conv2d", "DepthwiseConv2d"],
+     [0, 1]),
+    (["Fully Connected (NC, PF32) #1", "Softmax (NC, F32) #1"], ["StaticReshape", "FullyConnected", "Softmax"],
+     [1, 2]),
+    (["Unary Elementwise (NC) #1", "Add (ND) #1"], ["Gelu", "Add"], [0, 1]),
+    (["Copy (NC, X32) #1", "Transpose (ND, X32) Transpose #1"], ["StaticReshape", "StaticTranspose"], [0, 1]),
+    (["Copy (NC, X32) #1"], ["Concatenate3"], [0]),
+    (["Fully Connected (NC, F32) #1", "Convolution (NHWC, F32) DWConv #1", "Fully Connected (NC, F32) #2"],
+     ["Conv2d", "DepthwiseConv2d", "FullyConnected"], [0, 1, 2]),
+])  # fmt: skip
 def test_operators_of_a_delegate_are_found_in_its_graph(
     names: list[str], kinds: list[str], expected: list[int]
 ) -> None:

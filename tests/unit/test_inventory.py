@@ -113,13 +113,10 @@ def test_a_place_of_a_lab(tmp_path: Path) -> None:
     assert load_devices(write(tmp_path, phone))["desk"].transport == "adb"
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        'host = "a"', 'virtual = "pi"', 'serial = "a"', 'transport = "local"', 'source = "else"', 'source = ""',
-        'place = "-p x"', 'place_tags = ["kind=pi"]', 'jump = "-oProxyCommand=x"',
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("change", [
+    'host = "a"', 'virtual = "pi"', 'serial = "a"', 'transport = "local"', 'source = "else"', 'source = ""',
+    'place = "-p x"', 'place_tags = ["kind=pi"]', 'jump = "-oProxyCommand=x"',
+])  # fmt: skip
 def test_a_place_that_is_none(tmp_path: Path, change: str) -> None:
     key = change.partition(" ")[0]
     kept = "".join(line + "\n" for line in LAB.splitlines() if not line.startswith(f"{key} "))

@@ -169,8 +169,7 @@ def test_a_talk_goes_on_over_another_connection() -> None:
     assert answered(talk, "yo", held=4) is not None
     talk.token(ord("f"))  # and the connection breaks
     talk.begin()
-    again = answered(talk, "yo", held=4)
-    assert again == [4, *map(ord, "o.How.")]
+    assert answered(talk, "yo", held=4) == [4, *map(ord, "o.How.")]
     answered(talk, "fine", held=12)
     assert "".join(shown) == "yo\nffine\n"
 

@@ -204,8 +204,7 @@ EMU = cell(EMULATED)
 
 
 def verdicts(old: CellResult, new: CellResult, threshold: float = 0.1) -> dict[str, str]:
-    found = compare((old,), [new], threshold)
-    return {change.what: change.verdict for change in found}
+    return {change.what: change.verdict for change in compare((old,), [new], threshold)}
 
 
 def times(factor: float, fastest: float | None = None) -> Any:
@@ -306,14 +305,12 @@ def rounds(*p50s: float, load: float = 0.5, hottest: float | None = None) -> Cel
 
 def even(result: CellResult) -> CellResult:
     """The same, in which the fastest execution of a round is as slow as all others."""
-    return result.model_copy(
-        update={"rounds": tuple(each.model_copy(update={"min": each.p50}) for each in result.rounds)}
-    )
+    slow = tuple(each.model_copy(update={"min": each.p50}) for each in result.rounds)
+    return result.model_copy(update={"rounds": slow})
 
 
 def latency(old: CellResult, new: CellResult, threshold: float = 0.1) -> Change:
-    found = compare((old,), [new], threshold)
-    return next(each for each in found if each.what == "latency p50")
+    return next(each for each in compare((old,), [new], threshold) if each.what == "latency p50")
 
 
 STEADY = rounds(10.0, 10.1, 10.2, 9.9, 10.05)

@@ -72,24 +72,16 @@ def test_all_is_well_or_all_that_lacks_is_named() -> None:
     assert bad(found) == ["method"]
 
 
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ({"machine": "x86_64"}, ["machine"]),
-        ({"system": "Darwin"}, ["operating system"]),
-        ({"cpu_features": ("fp",)}, ["CPU features"]),
-        ({"loaders": ("/lib/ld-musl-aarch64.so.1",), "libc": "musl", "glibc": "", "libraries": ()},
-         ["loader", "GLIBC", "libraries"]),
-        ({"glibc": "2.9"}, ["GLIBC"]),
-        ({"glibcxx": "3.4.9"}, ["GLIBCXX"]),
-        ({"libraries": ("libc.so.6",)}, ["libraries"]),
-        ({"tools": ("stat",)}, ["tools"]),
-        ({"noexec": True}, ["runs programs"]),
-        ({"writable": False}, ["may write"]),
-        ({"free": 1000}, ["free space"]),
-        ({"memory_available": 1 << 20}, ["memory"]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("change", "expected"), [
+    ({"machine": "x86_64"}, ["machine"]), ({"system": "Darwin"}, ["operating system"]),
+    ({"cpu_features": ("fp",)}, ["CPU features"]),
+    ({"loaders": ("/lib/ld-musl-aarch64.so.1",), "libc": "musl", "glibc": "", "libraries": ()},
+     ["loader", "GLIBC", "libraries"]),
+    ({"glibc": "2.9"}, ["GLIBC"]), ({"glibcxx": "3.4.9"}, ["GLIBCXX"]),
+    ({"libraries": ("libc.so.6",)}, ["libraries"]), ({"tools": ("stat",)}, ["tools"]),
+    ({"noexec": True}, ["runs programs"]), ({"writable": False}, ["may write"]),
+    ({"free": 1000}, ["free space"]), ({"memory_available": 1 << 20}, ["memory"]),
+])  # fmt: skip
 def test_each_lack_has_its_row(change: dict[str, Any], expected: list[str]) -> None:
     assert bad(rows(FACTS.model_copy(update=change))) == expected
 
@@ -189,13 +181,10 @@ OWN = NEEDS.model_copy(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("change", "verdict"),
-    [
-        ({"glibc": "2.28"}, "ok"), ({"glibc": "2.41"}, "ok"), ({"glibc": "", "loaders": ()}, "ok"),
-        ({"kernel": "4.9.0-13-arm64"}, "bad"), ({"kernel": "6.1.0-44-cloud-arm64"}, "ok"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("change", "verdict"), [
+    ({"glibc": "2.28"}, "ok"), ({"glibc": "2.41"}, "ok"), ({"glibc": "", "loaders": ()}, "ok"),
+    ({"kernel": "4.9.0-13-arm64"}, "bad"), ({"kernel": "6.1.0-44-cloud-arm64"}, "ok"),
+])  # fmt: skip
 def test_a_bundle_with_a_c_library_of_its_own_runs_on_any_system_whose_kernel_is_new_enough(
     change: dict[str, Any], verdict: str
 ) -> None:

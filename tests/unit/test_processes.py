@@ -209,9 +209,8 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder whose modules can be run."""
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path
-    for name in [
-        name for name, one in sys.modules.items() if str(getattr(one, "__file__", "")).startswith(f"{tmp_path}")
-    ]:
+    ours = [name for name, one in sys.modules.items() if str(getattr(one, "__file__", "")).startswith(f"{tmp_path}")]
+    for name in ours:
         del sys.modules[name]
 
 

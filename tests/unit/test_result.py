@@ -35,19 +35,16 @@ ANSWER: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("code", "kind", "words"),
-    [
-        (2, RunError, "arguments"), (3, ProgramError, "cannot be loaded"), (4, MissingOperatorError, "operators"),
-        (5, MissingOperatorError, "backend"), (6, UsageError, "inputs"), (7, RunError, "while it ran"),
-        (8, RunError, "outputs"), (9, RunError, "Memory"),
-        (126, RunError, "not allowed"), (127, RunError, "is missing"),
-        (10, CrashError, "crashed"), (11, RunError, "limit"), (77, RunError, "exit 77"),
-        (128 + 4, CrashError, "SIGILL"), (128 + 6, CrashError, "SIGABRT"), (128 + 7, CrashError, "SIGBUS"),
-        (128 + 8, CrashError, "SIGFPE"), (128 + 9, RunError, "out of memory"), (128 + 11, CrashError, "SIGSEGV"),
-        (128 + 99, RunError, "signal 99"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("code", "kind", "words"), [
+    (2, RunError, "arguments"), (3, ProgramError, "cannot be loaded"), (4, MissingOperatorError, "operators"),
+    (5, MissingOperatorError, "backend"), (6, UsageError, "inputs"), (7, RunError, "while it ran"),
+    (8, RunError, "outputs"), (9, RunError, "Memory"),
+    (126, RunError, "not allowed"), (127, RunError, "is missing"),
+    (10, CrashError, "crashed"), (11, RunError, "limit"), (77, RunError, "exit 77"),
+    (128 + 4, CrashError, "SIGILL"), (128 + 6, CrashError, "SIGABRT"), (128 + 7, CrashError, "SIGBUS"),
+    (128 + 8, CrashError, "SIGFPE"), (128 + 9, RunError, "out of memory"), (128 + 11, CrashError, "SIGSEGV"),
+    (128 + 99, RunError, "signal 99"),
+])  # fmt: skip
 def test_codes(code: int, kind: type[SlipwayError], words: str) -> None:
     error = failure(code, "a\nb", {}, "pi")
     assert type(error) is kind
@@ -86,17 +83,14 @@ def test_result() -> None:
     assert parse_result(json.dumps(ANSWER).encode()).weights is None
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"load_ms": "1.5"}, {"engine": 1}, {"peak_rss_bytes": -1}, {"threads": True}, {"threads": "2"},
-        {"threads": 2.0}, {"digests": {"files": [{"path": "x", "size": 1, "sha256": "../x"}]}},
-        *({"outputs": [{**TENSOR, **change}]} for change in (
-            {"sha256": "../../x"}, {"shape": [-1]}, {"shape": [True]},
-            {"shape": ["1"]}, {"shape": [10**30]}, {"shape": [1] * 1000},
-        )),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("change", [
+    {"load_ms": "1.5"}, {"engine": 1}, {"peak_rss_bytes": -1}, {"threads": True}, {"threads": "2"},
+    {"threads": 2.0}, {"digests": {"files": [{"path": "x", "size": 1, "sha256": "../x"}]}},
+    *({"outputs": [{**TENSOR, **change}]} for change in (
+        {"sha256": "../../x"}, {"shape": [-1]}, {"shape": [True]},
+        {"shape": ["1"]}, {"shape": [10**30]}, {"shape": [1] * 1000},
+    )),
+])  # fmt: skip
 def test_bad_result(change: dict[str, Any]) -> None:
     """Types are strict; in a whole deploy: tests/faults/test_hostile.py."""
     with pytest.raises(AnswerError, match="cannot be read"):

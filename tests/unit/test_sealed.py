@@ -139,34 +139,30 @@ def test_what_the_device_lists_and_that_packed_weights_go_first() -> None:
     always = [f"weights/{'f' * 64}.t-e", f"weights/{M}.t-e.4711.0.tmp"]
     assert sorted(plan(found, max_bytes=1e9, max_days=30)) == sorted(always)
     assert sorted(plan(found, max_bytes=365, max_days=30)) == sorted([*always, f"weights/{N}.t-e"])
-    mine = plan(found, max_bytes=355, max_days=30, in_use={N})
-    assert sorted(mine) == sorted([*always, f"weights/{M}.t-e"])
+    assert sorted(plan(found, max_bytes=355, max_days=30, in_use={N})) == sorted([*always, f"weights/{M}.t-e"])
     assert sorted(plan(found, max_bytes=1e9, max_days=2.5)) == sorted([*always, f"weights/{N}.t-e", f"store/{N}"])
 
 
-@pytest.mark.parametrize(
-    ("ages", "limits", "gone"),
-    [
-        ({}, {"max_bytes": 1e9, "max_days": 30}, []),
-        ({"m": 31}, {"max_bytes": 1e9, "max_days": 30}, [f"store/{M}"]),
-        ({"one": 99, "two": 99}, {"max_bytes": 0, "max_days": 1},
-         ["bundles/three", f"store/{C}", f"store/{M}", f"store/{N}"]),
-        ({"three": 31}, {"max_bytes": 1e9, "max_days": 30}, ["bundles/three", f"store/{C}"]),
-        ({"m": 3, "n": 2}, {"max_bytes": 315, "max_days": 30}, [f"store/{M}"]),
-        ({"m": 2, "n": 3}, {"max_bytes": 315, "max_days": 30}, [f"store/{N}"]),
-        ({}, {"max_bytes": 250, "max_days": 30}, ["bundles/three", f"store/{C}", f"store/{M}", f"store/{N}"]),
-        ({}, {"max_bytes": 0, "max_days": 30, "in_use": {"three", C, M, N}}, []),
-        ({"m": -400}, {"max_bytes": 1e9, "max_days": 30}, []),  # the clock was set back
-        # What a program holds stays with it, and programs go before bundles.
-        ({"p": 1, "q": 1, "m": 99, "n": 99}, {"max_bytes": 1e9, "max_days": 30}, []),
-        ({"p": 31, "q": 1, "m": 99, "n": 99}, {"max_bytes": 1e9, "max_days": 30}, ["programs/p", f"store/{M}"]),
-        ({"p": 31, "q": 31, "m": 99, "n": 99}, {"max_bytes": 1e9, "max_days": 30},
-         ["programs/p", "programs/q", f"store/{M}", f"store/{N}"]),
-        ({"p": 3, "q": 2}, {"max_bytes": 315, "max_days": 30}, ["programs/p", f"store/{M}"]),
-        ({"p": 2, "q": 3}, {"max_bytes": 315, "max_days": 30},
-         ["programs/q", "programs/p", f"store/{M}", f"store/{N}"]),
-        ({"p": 1, "q": 1}, {"max_bytes": 0, "max_days": 30, "in_use": {"three", "p", C, M, N}}, ["programs/q"]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("ages", "limits", "gone"), [
+    ({}, {"max_bytes": 1e9, "max_days": 30}, []),
+    ({"m": 31}, {"max_bytes": 1e9, "max_days": 30}, [f"store/{M}"]),
+    ({"one": 99, "two": 99}, {"max_bytes": 0, "max_days": 1},
+     ["bundles/three", f"store/{C}", f"store/{M}", f"store/{N}"]),
+    ({"three": 31}, {"max_bytes": 1e9, "max_days": 30}, ["bundles/three", f"store/{C}"]),
+    ({"m": 3, "n": 2}, {"max_bytes": 315, "max_days": 30}, [f"store/{M}"]),
+    ({"m": 2, "n": 3}, {"max_bytes": 315, "max_days": 30}, [f"store/{N}"]),
+    ({}, {"max_bytes": 250, "max_days": 30}, ["bundles/three", f"store/{C}", f"store/{M}", f"store/{N}"]),
+    ({}, {"max_bytes": 0, "max_days": 30, "in_use": {"three", C, M, N}}, []),
+    ({"m": -400}, {"max_bytes": 1e9, "max_days": 30}, []),  # the clock was set back
+    # What a program holds stays with it, and programs go before bundles.
+    ({"p": 1, "q": 1, "m": 99, "n": 99}, {"max_bytes": 1e9, "max_days": 30}, []),
+    ({"p": 31, "q": 1, "m": 99, "n": 99}, {"max_bytes": 1e9, "max_days": 30}, ["programs/p", f"store/{M}"]),
+    ({"p": 31, "q": 31, "m": 99, "n": 99}, {"max_bytes": 1e9, "max_days": 30},
+     ["programs/p", "programs/q", f"store/{M}", f"store/{N}"]),
+    ({"p": 3, "q": 2}, {"max_bytes": 315, "max_days": 30}, ["programs/p", f"store/{M}"]),
+    ({"p": 2, "q": 3}, {"max_bytes": 315, "max_days": 30},
+     ["programs/q", "programs/p", f"store/{M}", f"store/{N}"]),
+    ({"p": 1, "q": 1}, {"max_bytes": 0, "max_days": 30, "in_use": {"three", "p", C, M, N}}, ["programs/q"]),
+])  # fmt: skip
 def test_what_goes(ages: dict[str, float], limits: dict[str, Any], gone: list[str]) -> None:
     assert sorted(plan(parse(lines_of(**ages)), **limits)) == sorted(gone)

@@ -83,13 +83,10 @@ def test_every_target_builds_and_ios_has_its_engine_in_the_library_alone() -> No
         get_target("ios-arm64").engine("executorch")
 
 
-@pytest.mark.parametrize(
-    ("system", "machine", "name"),
-    [
-        ("Linux", "x86_64", "linux-x86_64"), ("Linux", "aarch64", "linux-arm64"), ("Linux", "armv8l", "linux-armv7"),
-        ("Linux", "i386", "linux-x86"), ("Darwin", "arm64", "macos-arm64"), ("Windows", "AMD64", "windows-x86_64"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("system", "machine", "name"), [
+    ("Linux", "x86_64", "linux-x86_64"), ("Linux", "aarch64", "linux-arm64"), ("Linux", "armv8l", "linux-armv7"),
+    ("Linux", "i386", "linux-x86"), ("Darwin", "arm64", "macos-arm64"), ("Windows", "AMD64", "windows-x86_64"),
+])  # fmt: skip
 def test_this_machine_is_one_of_the_targets(
     monkeypatch: pytest.MonkeyPatch, system: str, machine: str, name: str
 ) -> None:

@@ -19,11 +19,8 @@ from models.zoo import load_zoo, trained
 from models.zoo.trained import RANDOM, TRAINED, WEIGHTS, File, fetch, load_trained
 from tests.conftest import Inv
 
-BYTES = {
-    "net.pth": b"weights",
-    "names.json": b'{"0": "crane", "1": "cat, puss", "2": "crane, lifter"}',
-    "a.png": b"cat",
-}
+NAMES = b'{"0": "crane", "1": "cat, puss", "2": "crane, lifter"}'
+BYTES = {"net.pth": b"weights", "names.json": NAMES, "a.png": b"cat"}
 
 
 @pytest.fixture

@@ -227,8 +227,7 @@ def test_added_packages_are_pinned_beside_the_model(model: Path, monkeypatch: py
 
     monkeypatch.setattr(bootstrap, "install_listed", install)
     (model.parent / "requirements.txt").write_text("# mine\nTimm==0.9\ntqdm\n")
-    file = packages.add(["timm"], model)
-    assert file.read_text() == "# mine\ntqdm\ntimm==1.0.31\n"
+    assert packages.add(["timm"], model).read_text() == "# mine\ntqdm\ntimm==1.0.31\n"
     lock = "timm==1.0.31 --hash=sha256:00\ntqdm==4.70 --hash=sha256:00\n"
     assert installed == [(lock, Path(sys.prefix))]
     assert called[0][-2:] == ["timm", "tqdm"]

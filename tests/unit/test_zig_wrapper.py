@@ -99,21 +99,18 @@ def xlinker(*parts: str) -> list[str]:
 PUSHED = ["-Wl,--no-as-needed", "/p/libq.so", "-Wl,--as-needed"]
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["-Wl,--push-state,--no-as-needed,/p/libq.so,--pop-state"], PUSHED),
-        (["-Wl,--push-state,--no-as-needed", "/p/libq.so", "-Wl,--pop-state"], PUSHED),
-        (xlinker("--push-state", "--no-as-needed", "/p/libq.so", "--pop-state"), PUSHED),
-        (["-Wl,--push-state,--no-as-needed,-lq,--pop-state"], ["-Wl,--no-as-needed", "-lq", "-Wl,--as-needed"]),
-        (["-Wl,--no-as-needed", "-Wl,--push-state,--as-needed", "a.so", "-Wl,--pop-state", "b.so"],
-         ["-Wl,--no-as-needed", "-Wl,--as-needed", "a.so", "-Wl,--no-as-needed", "b.so"]),
-        (["-Wl,--as-needed,-rpath,$ORIGIN/../lib"], ["-Wl,--as-needed", "-Wl,-rpath,$ORIGIN/../lib"]),
-        (xlinker("-rpath", "$ORIGIN"), xlinker("-rpath", "$ORIGIN")),
-        (["-Wl,-rpath,$ORIGIN,-soname,libx.so"], ["-Wl,-rpath,$ORIGIN,-soname,libx.so"]),
-        (["-Wl,-z,now,--no-as-needed,-z,relro"], ["-Wl,-z,now", "-Wl,--no-as-needed", "-Wl,-z,relro"]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("words", "expected"), [
+    (["-Wl,--push-state,--no-as-needed,/p/libq.so,--pop-state"], PUSHED),
+    (["-Wl,--push-state,--no-as-needed", "/p/libq.so", "-Wl,--pop-state"], PUSHED),
+    (xlinker("--push-state", "--no-as-needed", "/p/libq.so", "--pop-state"), PUSHED),
+    (["-Wl,--push-state,--no-as-needed,-lq,--pop-state"], ["-Wl,--no-as-needed", "-lq", "-Wl,--as-needed"]),
+    (["-Wl,--no-as-needed", "-Wl,--push-state,--as-needed", "a.so", "-Wl,--pop-state", "b.so"],
+     ["-Wl,--no-as-needed", "-Wl,--as-needed", "a.so", "-Wl,--no-as-needed", "b.so"]),
+    (["-Wl,--as-needed,-rpath,$ORIGIN/../lib"], ["-Wl,--as-needed", "-Wl,-rpath,$ORIGIN/../lib"]),
+    (xlinker("-rpath", "$ORIGIN"), xlinker("-rpath", "$ORIGIN")),
+    (["-Wl,-rpath,$ORIGIN,-soname,libx.so"], ["-Wl,-rpath,$ORIGIN,-soname,libx.so"]),
+    (["-Wl,-z,now,--no-as-needed,-z,relro"], ["-Wl,-z,now", "-Wl,--no-as-needed", "-Wl,-z,relro"]),
+])  # fmt: skip
 def test_linker_state_that_zig_lacks(wrap: Wrap, words: list[str], expected: list[str]) -> None:
     end = ["-O2", script("no_debug"), "-Wl,--as-needed", *LINK]
     assert wrap("linux-arm64", *words, "m.o") == [*BEFORE, *expected, "m.o", *end]

@@ -80,8 +80,12 @@ def _litert8(job: Job) -> None:
     source = str(job.floats / "model.tflite")
     made = quantizer.Quantizer(source)
     made.load_quantization_recipe(recipe.dynamic_wi8_afp32() if job.dynamic else recipe.static_wi8_ai8())
-    ((name, signature),) = Interpreter(source).get_signature_list().items()
-    samples = [dict(zip(sorted(signature["inputs"]), map(_array, one), strict=True)) for one in job.samples]
+    interpreter = Interpreter(source)
+    (name,) = interpreter.get_signature_list()
+    takes = sorted(interpreter.get_signature_runner().get_input_details().items())  # it has no integers of 64 bits
+    samples = [
+        {key: _array(x).astype(to["dtype"]) for (key, to), x in zip(takes, one, strict=True)} for one in job.samples
+    ]
     seen = made.calibrate({name: samples}) if made.need_calibration else None
     made.quantize(seen).export_model(str(job.folder / "model.tflite"))
 
@@ -170,6 +174,7 @@ def convert(asked: dict[str, Any]) -> Path:
             net, inputs, _, samples = make(load()[asked["net"]])
             job = Job(net, inputs, samples, folder, Path(asked["floats"]), asked["dynamic"])
             with torch.no_grad():
+                net(*inputs)  # what it keeps after its first call would differ between two traces
                 WAYS[asked["runtime"]][asked["bits"] == 8](job)
         except (Exception, SystemExit) as error:  # whatever the tools raise
             why = f"{type(error).__name__}: {str(error).strip()[:300]}"

@@ -120,11 +120,8 @@ def _coding(op: Any, *last: Any, by: str = "", coded: bool) -> Maker:
         x = _codes(draw, *sizes) if coded else tensor(draw, sizes, torch.float32, -10, 10)
         count = {"": (1,), "channel": (width,), "token": (rows, 1)}[by]
         axis = (1,) if by == "channel" else ()
-        return lambda x, s, z: op(x, s, z, *axis, *_RANGE, torch.int8, *last), (
-            x,
-            _scales(draw, *count),
-            tensor(draw, count, torch.int64),
-        )
+        given = x, _scales(draw, *count), tensor(draw, count, torch.int64)
+        return lambda x, s, z: op(x, s, z, *axis, *_RANGE, torch.int8, *last), given
 
     return make
 

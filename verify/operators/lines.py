@@ -7,21 +7,8 @@ from typing import Any
 import torch
 from hypothesis import strategies as st
 
-from verify.operators.draws import (
-    ALL,
-    FLOATS,
-    INTEGERS,
-    SIZES,
-    Call,
-    Draw,
-    Maker,
-    dim_of,
-    dims_of,
-    dtype,
-    of_one,
-    shape,
-    tensor,
-)
+from verify.operators import draws
+from verify.operators.draws import ALL, FLOATS, INTEGERS, SIZES, Call, Draw, Maker, dim_of, dtype, of_one, shape, tensor
 
 aten = torch.ops.aten
 _NUMBERS = (*FLOATS, *INTEGERS[:4])
@@ -36,7 +23,7 @@ def _over_dims(op: Any, of: tuple[torch.dtype, ...], **settings: Any) -> Maker:
     def over(x: torch.Tensor, dims: list[int], keep: bool) -> Any:
         return op(x, dims, keepdim=keep, **settings)
 
-    return of_one(over, lambda draw, x: (dims_of(draw, x), draw(st.booleans())), of)
+    return of_one(over, lambda draw, x: (draws.dims_of(draw, x), draw(st.booleans())), of)
 
 
 def _variance(draw: Draw) -> Call:
