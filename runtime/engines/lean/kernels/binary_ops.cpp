@@ -180,13 +180,13 @@ std::int64_t shift_right(std::int64_t a, std::int64_t b) {
   OP(bitwise_and, kWhole, a& b)      \
   OP(bitwise_or, kWhole, a | b)      \
   OP(bitwise_xor, kWhole, a ^ b)     \
-  OP(eq, kOwn, a == b ? 1 : 0)       \
+  OP(eq, kWide, a == b ? 1 : 0)      \
   OP(fmod, kOwn, rest_of(a, b))      \
-  OP(ge, kOwn, a >= b ? 1 : 0)       \
-  OP(gt, kOwn, a > b ? 1 : 0)        \
-  OP(le, kOwn, a <= b ? 1 : 0)       \
-  OP(lt, kOwn, a < b ? 1 : 0)        \
-  OP(ne, kOwn, a != b ? 1 : 0)       \
+  OP(ge, kWide, a >= b ? 1 : 0)      \
+  OP(gt, kWide, a > b ? 1 : 0)       \
+  OP(le, kWide, a <= b ? 1 : 0)      \
+  OP(lt, kWide, a < b ? 1 : 0)       \
+  OP(ne, kWide, a != b ? 1 : 0)      \
   OP(remainder, kOwn, remainder_of(a, b))
 
 // NaN wins over other numbers.
@@ -210,7 +210,7 @@ SLIPWAY_OPS_WITH_NUMBERS(SLIPWAY_OP)
 SLIPWAY_OPS_OF_TENSORS(SLIPWAY_OP)
 SLIPWAY_OP(left_shift, kWhole, shift_left(a, b))
 SLIPWAY_OP(mul, kOwn, a* b)
-SLIPWAY_OP(pow, kOwn, power_of(a, b))
+SLIPWAY_OP(pow, kWide, power_of(a, b))
 SLIPWAY_OP(quotient, kFloats, a / b)
 SLIPWAY_OP(right_shift, kWhole, shift_right(a, b))
 SLIPWAY_OP(truncated, kOwn, trunc_div(a, b))
@@ -253,15 +253,15 @@ Status div_mode(const TensorView& a, Other b, const EValue& mode, TensorView& ou
 // The number is the exponent.
 Status pow_tensor_scalar(const TensorView& base, Other exponent, TensorView& out) {
   const double power = exponent.tensor == nullptr ? exponent.number.real : 0;
-  return power == 2   ? binary<SmallPower<2>>(base, exponent, out)
-         : power == 3 ? binary<SmallPower<3>>(base, exponent, out)
-                      : binary<Binary_pow>(base, exponent, out);
+  return power == 2   ? binary<SmallPower<2>, In::kWide>(base, exponent, out)
+         : power == 3 ? binary<SmallPower<3>, In::kWide>(base, exponent, out)
+                      : binary<Binary_pow, In::kWide>(base, exponent, out);
 }
 
 // The number is the base.
 Status pow_scalar_tensor(Other base, const TensorView& exponent, TensorView& out) {
-  return combine(exponent, base, out, promoted(exponent, base),
-                 [](auto power, auto number) { return power_of(number, power); });
+  return combine<In::kWide>(exponent, base, out, promoted(exponent, base),
+                            [](auto power, auto number) { return power_of(number, power); });
 }
 
 #define SLIPWAY_BINARY_ROW(name, in, expression) \
@@ -287,7 +287,7 @@ constexpr KernelEntry kBinaryTable[] = {
     {"aten::mul.out", typed<binary<Binary_mul, In::kOwn>>, Sharing::kEach},
     {"aten::pow.Scalar_out", typed<pow_scalar_tensor>, Sharing::kEach},
     {"aten::pow.Tensor_Scalar_out", typed<pow_tensor_scalar>, Sharing::kEach},
-    {"aten::pow.Tensor_Tensor_out", typed<binary<Binary_pow>>, Sharing::kEach},
+    {"aten::pow.Tensor_Tensor_out", typed<binary<Binary_pow, In::kWide>>, Sharing::kEach},
     {"aten::rsub.Scalar_out", typed<add<-1, true>>, Sharing::kEach},
     {"aten::sub.Scalar_out", typed<add<-1>>, Sharing::kEach},
     {"aten::sub.out", typed<add<-1>>, Sharing::kEach},

@@ -161,10 +161,10 @@ Status product(const TensorView& a, const TensorView& b, bool transposed, const 
     }
     if (start.is_scaled()) {
       const TensorView products = straightened(out, result.data());
-      map(out, std::array<Operand, 2>{operand_of(*start.tensor, out), operand_of(products, out)}, out.dtype,
-          [beta = start.beta, alpha = start.alpha](auto x, auto y) {
-            return beta.as<decltype(x)>() * x + alpha.as<decltype(x)>() * y;
-          });
+      map<In::kWide>(out, std::array<Operand, 2>{operand_of(*start.tensor, out), operand_of(products, out)},
+                     out.dtype, [beta = start.beta, alpha = start.alpha](auto x, auto y) {
+                       return beta.as<decltype(x)>() * x + alpha.as<decltype(x)>() * y;
+                     });
     } else {
       result.put(out);
     }

@@ -14,8 +14,8 @@ namespace {
 
 Status masked_fill(const TensorView& in, const TensorView& mask, Number number, TensorView& out) {
   SLIPWAY_RETURN_IF_ERROR(resize_to_all({&in, &mask}, &out));
-  map(out, std::array<Operand, 2>{operand_of(in, out), operand_of(mask, out)}, in.dtype,
-      [number](auto x, auto flag) { return flag != 0 ? number.as<decltype(x)>() : x; });
+  map<In::kWide>(out, std::array<Operand, 2>{operand_of(in, out), operand_of(mask, out)}, in.dtype,
+                 [number](auto x, auto flag) { return flag != 0 ? number.as<decltype(x)>() : x; });
   return {};
 }
 
@@ -214,7 +214,8 @@ Status where(const TensorView& condition, const TensorView& a, const TensorView&
         });
     return {};
   }
-  map(out, operands, promote(a.dtype, b.dtype), [](auto flag, auto x, auto y) { return flag != 0 ? x : y; });
+  map<In::kWide>(out, operands, promote(a.dtype, b.dtype),
+                 [](auto flag, auto x, auto y) { return flag != 0 ? x : y; });
   return {};
 }
 

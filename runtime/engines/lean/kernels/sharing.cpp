@@ -34,6 +34,20 @@ std::size_t parts() {
   return pthreadpool_get_threads_count(threads_of_call) * kPartsEach;
 }
 
+// The axis along which the places are divided best.
+std::size_t shared_axis(const Axes& axes, std::size_t rank, std::size_t unit) {
+  std::size_t best = 0;
+  std::size_t most = 0;
+  for (std::size_t d = 0; d < rank; ++d) {
+    const std::size_t pieces = static_cast<std::size_t>(axes.items[d].size) / (d + 1 == axes.rank ? unit : 1);
+    if (most < parts() && pieces > most) {
+      best = d;
+      most = pieces;
+    }
+  }
+  return best;
+}
+
 }  // namespace
 
 void set_threads_of_call(pthreadpool_t threads) {
@@ -60,17 +74,18 @@ void share(std::size_t count, std::size_t elements, void (*work)(const void*, st
   }
 }
 
-std::size_t shared_axis(const Axes& axes, std::size_t rank, std::size_t unit) {
-  std::size_t best = 0;
-  std::size_t most = 0;
-  for (std::size_t d = 0; d < rank; ++d) {
-    const std::size_t pieces = static_cast<std::size_t>(axes.items[d].size) / (d + 1 == axes.rank ? unit : 1);
-    if (most < parts() && pieces > most) {
-      best = d;
-      most = pieces;
-    }
+void share_axes(const Axes& axes, std::size_t rank, std::size_t unit, std::size_t cost,
+                void (*f)(const void*, const Axes&), const void* context) {
+  const std::size_t elements = axes.count() * cost;
+  if (rank == 0 || !worth_sharing(elements)) {
+    return f(context, axes);
   }
-  return best;
+  const std::size_t d = shared_axis(axes, rank, unit);
+  const auto size = static_cast<std::size_t>(axes.items[d].size);
+  const std::size_t each = d + 1 == axes.rank ? unit : 1;
+  share((size + each - 1) / each, elements, [&](std::size_t first, std::size_t last) {
+    f(context, axes.part(d, first * each, last * each < size ? last * each : size));
+  });
 }
 
 }  // namespace slipway::lean

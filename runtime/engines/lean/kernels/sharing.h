@@ -30,23 +30,16 @@ void share(std::size_t count, std::size_t elements, const F& work) {
       &work);
 }
 
-// The axis along which the places are divided best.
-std::size_t shared_axis(const Axes& axes, std::size_t rank, std::size_t unit);
-
 // Calls f(part) for parts of the places, of which each is worth `cost` elements. The outermost `rank` axes
 // may be divided, the last of all at multiples of `unit`.
+void share_axes(const Axes& axes, std::size_t rank, std::size_t unit, std::size_t cost,
+                void (*f)(const void*, const Axes&), const void* context);
 template <typename F>
 void share_axes(const Axes& axes, std::size_t rank, std::size_t unit, std::size_t cost, const F& f) {
-  const std::size_t elements = axes.count() * cost;
-  if (rank == 0 || !worth_sharing(elements)) {
-    return f(axes);
-  }
-  const std::size_t d = shared_axis(axes, rank, unit);
-  const auto size = static_cast<std::size_t>(axes.items[d].size);
-  const std::size_t each = d + 1 == axes.rank ? unit : 1;
-  share((size + each - 1) / each, elements, [&](std::size_t first, std::size_t last) {
-    f(axes.part(d, first * each, last * each < size ? last * each : size));
-  });
+  // By a pointer: what is in it is in the program once, with threads and without.
+  share_axes(
+      axes, rank, unit, cost,
+      [](const void* context, const Axes& part) { (*static_cast<const F*>(context))(part); }, &f);
 }
 
 }  // namespace slipway::lean

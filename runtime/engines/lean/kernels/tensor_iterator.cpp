@@ -137,32 +137,101 @@ std::size_t join_rows(Axes* axes, std::array<Along, N>* along) {
   return static_cast<std::size_t>(row.size);
 }
 
-// One of the types that are computed in, or one that all operands and the result have.
-template <typename T>
-constexpr bool is_computed = std::is_same_v<T, std::int64_t> || std::is_floating_point_v<T>;
+// What a map computes in: a domain's type, or the narrow one that all operands have.
+struct Computed {
+  Domain domain;
+  bool narrow;
+  std::size_t size;
 
-// Elements of their own type, or flags, `step` apart.
-template <typename T>
-void store_own(const T* from, std::size_t count, std::int64_t size, std::uint8_t* to, std::int64_t step) {
-  if (size == sizeof(T)) {
-    for (std::size_t i = 0; i < count; ++i) {
-      reinterpret_cast<T*>(to)[static_cast<std::int64_t>(i) * step] = from[i];
-    }
-  } else if (step == 1) {
-    for (std::size_t i = 0; i < count; ++i) {
-      to[i] = from[i] != 0 ? 1 : 0;
-    }
-  } else {
-    for (std::size_t i = 0; i < count; ++i) {
-      to[static_cast<std::int64_t>(i) * step] = from[i] != 0 ? 1 : 0;
-    }
+  // Whether its elements lie in memory of that type, which operands and the result of narrow ones have.
+  bool has(DType dtype) const {
+    return narrow ? size_of(dtype) == size
+                  : dtype == (domain == Domain::kInt     ? DType::kInt64
+                              : domain == Domain::kFloat ? DType::kFloat32
+                                                         : DType::kFloat64);
+  }
+};
+
+// The narrow type if all operands have it; of flags, bytes. The result has that type, or consists of flags.
+template <std::size_t N>
+Computed computed_in(const Target& out, const std::array<Operand, N>& operands, Domain domain,
+                     const Loops& loops) {
+  const DType dtype = operands[0].dtype;
+  const std::size_t size = size_of(dtype);
+  bool fits = false;
+  in_narrow(dtype, [&](auto) {
+    fits = domain == Domain::kInt && loops.narrow != nullptr && (dtype != DType::kBool || loops.flags) &&
+           (out.operand.dtype == dtype || out.operand.dtype == DType::kBool);
+  });
+  for (const Operand& operand : operands) {
+    fits = fits && (operand.dtype == dtype || (loops.flags && size == 1 && size_of(operand.dtype) == 1));
+  }
+  return {domain, fits, fits ? size : domain == Domain::kFloat ? sizeof(float) : sizeof(double)};
+}
+
+void run(const Computed& in, DType dtype, const Loops& loops, const void* context, const void* const* inputs,
+         void* result, std::size_t count) {
+  if (in.narrow) {
+    return loops.narrow(dtype, context, inputs, result, count);
+  }
+  const auto call = [&](auto loop, auto zero) {
+    using T = decltype(zero);
+    loop(context, reinterpret_cast<const T* const*>(inputs), static_cast<T*>(result), count);
+  };
+  switch (in.domain) {
+    case Domain::kInt:
+      return call(loops.whole, std::int64_t{});
+    case Domain::kFloat:
+      return call(loops.single, float{});
+    case Domain::kDouble:
+      return call(loops.twice, double{});
   }
 }
 
-template <typename T, std::size_t N, typename Compute>
-void map_in(const Target& out, const std::array<Operand, N>& operands, const Compute& compute) {
+// Elements that are computed in as they lie, from `step` apart to one another, or converted.
+void read(const Computed& in, const Operand& operand, const std::uint8_t* from, std::int64_t step,
+          std::size_t count, void* to) {
+  if (!in.narrow) {
+    return in_domain(in.domain, [&](auto zero) {
+      load(operand.dtype, from, step, count, static_cast<decltype(zero)*>(to));
+    });
+  }
+  in_bits(in.size, [&](auto zero) {
+    const auto* own = reinterpret_cast<const decltype(zero)*>(from);
+    for (std::size_t i = 0; i < count; ++i) {
+      static_cast<decltype(zero)*>(to)[i] = own[static_cast<std::int64_t>(i) * step];
+    }
+  });
+}
+
+// The other way round; narrow ones may become flags.
+void write(const Computed& in, const void* from, std::size_t count, DType dtype, std::uint8_t* to,
+           std::int64_t step) {
+  if (!in.narrow) {
+    return in_domain(in.domain, [&](auto zero) {
+      store(dtype, static_cast<const decltype(zero)*>(from), count, to, step);
+    });
+  }
+  in_bits(in.size, [&](auto zero) {
+    const auto* own = static_cast<const decltype(zero)*>(from);
+    for (std::size_t i = 0; step == 1 && in.size != size_of(dtype) && i < count; ++i) {
+      to[i] = own[i] != 0 ? 1 : 0;
+    }
+    for (std::size_t i = 0; in.size == size_of(dtype) && i < count; ++i) {
+      reinterpret_cast<decltype(zero)*>(to)[static_cast<std::int64_t>(i) * step] = own[i];
+    }
+    for (std::size_t i = 0; step != 1 && in.size != size_of(dtype) && i < count; ++i) {
+      to[static_cast<std::int64_t>(i) * step] = own[i] != 0 ? 1 : 0;
+    }
+  });
+}
+
+template <std::size_t N>
+void map_in(const Target& out, const std::array<Operand, N>& operands, const Computed& in, const Loops& loops,
+            const void* context) {
   // Enough for a call of the loop to take no time; and a few of them fit into the smallest first cache.
-  constexpr std::size_t kTogether = kBlock * sizeof(std::int64_t) / std::max(sizeof(T), sizeof(float));
+  constexpr std::size_t kBytes = kBlock * sizeof(std::int64_t);
+  const std::size_t together = kBytes / std::max(in.size, sizeof(float));
   const DType dtype = out.operand.dtype;
   const auto out_size = static_cast<std::int64_t>(size_of(dtype));
   Axes axes = detail::axes_of(out, operands.data(), N);
@@ -173,42 +242,33 @@ void map_in(const Target& out, const std::array<Operand, N>& operands, const Com
   for (std::size_t k = 0; k < N; ++k) {
     axes.items[axes.rank - 1].steps[k + 1] *= along[k] == Along::kFollows ? 1 : 0;
   }
-  const auto read = [&](std::size_t k, const std::uint8_t* from, std::int64_t step, std::size_t count,
-                        T* to) {
-    if constexpr (is_computed<T>) {
-      load(operands[k].dtype, from, step, count, to);
-    } else {
-      const T* own = reinterpret_cast<const T*>(from);
-      for (std::size_t i = 0; i < count; ++i) {
-        to[i] = step == 0 ? *own : own[static_cast<std::int64_t>(i) * step];
-      }
-    }
-  };
-  const std::size_t block = joined == 0 ? kTogether : kTogether / joined * joined;
+  const std::size_t block = joined == 0 ? together : together / joined * joined;
   // A row whose operands stay for some elements is not divided.
   const bool whole_rows = std::find(along.begin(), along.end(), Along::kStays) != along.end();
   detail::share_rows(
       axes, axes.rank - (whole_rows ? 1 : 0), out, operands, block, 1,
       [&](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& steps, std::size_t length) {
-        T blocks[N][kTogether];
-        T result[kTogether];
-        const bool there = (is_computed<T> ? dtype == dtype_of<T>() : out_size == sizeof(T)) && to_step == 1;
+        alignas(std::max_align_t) std::uint8_t blocks[N][kBytes];
+        alignas(std::max_align_t) std::uint8_t result[kBytes];
+        const bool there = in.has(dtype) && to_step == 1;
         bool all = there;
         std::array<bool, N> lies{};
-        const T* inputs[N];
+        const void* inputs[N];
         for (std::size_t k = 0; k < N; ++k) {
-          const bool own = !is_computed<T> || operands[k].dtype == dtype_of<T>();
-          lies[k] = own && steps[k] == 1 && along[k] == Along::kFollows;
+          lies[k] = in.has(operands[k].dtype) && steps[k] == 1 && along[k] == Along::kFollows;
           all = all && lies[k];
-          inputs[k] = lies[k] ? reinterpret_cast<const T*>(from[k]) : blocks[k];
+          inputs[k] = lies[k] ? from[k] : blocks[k];
           const std::size_t once = length < block ? length : block;
           if (along[k] == Along::kBegins) {
-            read(k, from[k], within[k + 1], joined, blocks[k]);
-            for (std::size_t i = joined; i < once; ++i) {
-              blocks[k][i] = blocks[k][i - joined];
-            }
+            read(in, operands[k], from[k], within[k + 1], joined, blocks[k]);
+            in_bits(in.size, [&](auto zero) {
+              auto* elements = reinterpret_cast<decltype(zero)*>(blocks[k]);
+              for (std::size_t i = joined; i < once; ++i) {
+                elements[i] = elements[i - joined];
+              }
+            });
           } else if (!lies[k] && steps[k] == 0 && along[k] == Along::kFollows) {
-            read(k, from[k], 0, once, blocks[k]);
+            read(in, operands[k], from[k], 0, once, blocks[k]);
           }
         }
         const std::size_t most = all ? length : block;
@@ -218,52 +278,28 @@ void map_in(const Target& out, const std::array<Operand, N>& operands, const Com
           for (std::size_t k = 0; k < N; ++k) {
             const auto in_size = static_cast<std::int64_t>(size_of(operands[k].dtype));
             if (lies[k]) {
-              inputs[k] = reinterpret_cast<const T*>(from[k]) + done;
+              inputs[k] = from[k] + done * in.size;
             } else if (along[k] == Along::kStays) {
               const std::int64_t step = outer.steps[k + 1];
-              read(k, from[k] + at / static_cast<std::int64_t>(joined) * step * in_size, step, count / joined,
-                   result);
-              for (std::size_t i = 0; i * joined < count; ++i) {
-                std::fill_n(blocks[k] + i * joined, joined, result[i]);
-              }
+              const std::uint8_t* first = from[k] + at / static_cast<std::int64_t>(joined) * step * in_size;
+              read(in, operands[k], first, step, count / joined, result);
+              in_bits(in.size, [&](auto zero) {
+                for (std::size_t i = 0; i * joined < count; ++i) {
+                  std::fill_n(reinterpret_cast<decltype(zero)*>(blocks[k]) + i * joined, joined,
+                              reinterpret_cast<const decltype(zero)*>(result)[i]);
+                }
+              });
             } else if (steps[k] != 0) {
-              read(k, from[k] + at * steps[k] * in_size, steps[k], count, blocks[k]);
+              read(in, operands[k], from[k] + at * steps[k] * in_size, steps[k], count, blocks[k]);
             }
           }
-          compute(inputs, there ? reinterpret_cast<T*>(to) + done : result, count);
-          if constexpr (is_computed<T>) {
-            if (!there) {
-              store(dtype, result, count, to + at * to_step * out_size, to_step);
-            }
-          } else if (!there) {
-            store_own(result, count, out_size, to + at * to_step * out_size, to_step);
+          std::uint8_t* target = to + at * to_step * out_size;
+          run(in, operands[0].dtype, loops, context, inputs, there ? target : result, count);
+          if (!there) {
+            write(in, result, count, dtype, target, to_step);
           }
         }
       });
-}
-
-// Whether it is computed in the narrow type that all operands have; of flags, in bytes. The result has that
-// type, or consists of flags.
-template <std::size_t N>
-bool map_narrow(const Target& out, const std::array<Operand, N>& operands, const Loops& loops,
-                const void* context) {
-  const DType dtype = operands[0].dtype;
-  const std::size_t size = size_of(dtype);
-  bool fits = false;
-  in_narrow(dtype, [&](auto) { fits = loops.narrow != nullptr && (dtype != DType::kBool || loops.flags); });
-  fits = fits && (out.operand.dtype == dtype || out.operand.dtype == DType::kBool);
-  for (const Operand& operand : operands) {
-    fits = fits && (operand.dtype == dtype || (loops.flags && size == 1 && size_of(operand.dtype) == 1));
-  }
-  if (fits) {
-    in_bits(size, [&](auto zero) {
-      using T = decltype(zero);
-      map_in<T>(out, operands, [&](const T* const* inputs, T* result, std::size_t count) {
-        loops.narrow(dtype, context, reinterpret_cast<const void* const*>(inputs), result, count);
-      });
-    });
-  }
-  return fits;
 }
 
 // Computes nothing: by way of the type that computes with `in`.
@@ -327,21 +363,7 @@ std::uint8_t* pick_dim(const Picking& all, std::size_t i, const std::uint8_t* fr
 template <std::size_t N>
 void map_with(const Target& out, const std::array<Operand, N>& operands, Domain domain, const Loops& loops,
               const void* context) {
-  const auto with = [&](auto loop) {
-    return [loop, context](const auto* const* inputs, auto* result, std::size_t count) {
-      loop(context, inputs, result, count);
-    };
-  };
-  switch (domain) {
-    case Domain::kInt:
-      return map_narrow(out, operands, loops, context)
-                 ? void()
-                 : map_in<std::int64_t>(out, operands, with(loops.whole));
-    case Domain::kFloat:
-      return map_in<float>(out, operands, with(loops.single));
-    case Domain::kDouble:
-      return map_in<double>(out, operands, with(loops.twice));
-  }
+  map_in(out, operands, computed_in(out, operands, domain, loops), loops, context);
 }
 
 template void map_with(const Target&, const std::array<Operand, 1>&, Domain, const Loops&, const void*);

@@ -171,6 +171,7 @@ Status copy_as(TensorView& out, const Shape& shape, const Operand& operand);
 // What an operator computes in.
 enum class In : std::uint8_t {
   kOwn,     // its arguments' type
+  kWide,    // the same; narrow integers in 64 bits, so that there is less code
   kFlags,   // the same; of flags, which masks of attention are, as bytes
   kFloats,  // floats, whatever its arguments are: an integer's sine is a float
   kSingle,  // float
@@ -262,7 +263,7 @@ void map(const Target& out, const std::array<Operand, N>& operands, DType dtype,
   if constexpr (kIn != In::kWhole && kIn != In::kSingle) {
     loops.twice = detail::loop_of<F, double, N>;
   }
-  if constexpr (kIn != In::kFloats && kIn != In::kSingle) {
+  if constexpr (kIn == In::kOwn || kIn == In::kFlags || kIn == In::kWhole) {
     loops.narrow = widened ? nullptr : detail::narrow_loop<F, N>;
     loops.flags = kIn == In::kFlags;
   }

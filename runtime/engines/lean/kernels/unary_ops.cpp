@@ -31,13 +31,13 @@ T to_six(T x) {
   OP(asinh, kFloats, std::asinh(x))                                               \
   OP(atan, kFloats, std::atan(x))                                                 \
   OP(atanh, kFloats, std::atanh(x))                                               \
-  OP(ceil, kOwn, std::is_integral_v<T> ? x : T(std::ceil(x)))                     \
+  OP(ceil, kWide, std::is_integral_v<T> ? x : T(std::ceil(x)))                    \
   OP(cos, kFloats, std::cos(x))                                                   \
   OP(cosh, kFloats, std::cosh(x))                                                 \
   OP(erf, kFloats, erf_of(x))                                                     \
   OP(exp, kFloats, exp_of(x))                                                     \
   OP(expm1, kFloats, std::expm1(x))                                               \
-  OP(floor, kOwn, std::is_integral_v<T> ? x : T(std::floor(x)))                   \
+  OP(floor, kWide, std::is_integral_v<T> ? x : T(std::floor(x)))                  \
   OP(hardsigmoid, kFloats, to_six(x + T(3)) / T(6))                               \
   OP(hardswish, kFloats, x* to_six(x + T(3)) / T(6))                              \
   OP(isinf, kFloats, std::isinf(x) ? 1 : 0)                                       \
@@ -50,7 +50,7 @@ T to_six(T x) {
   OP(neg, kOwn, -x)                                                               \
   OP(reciprocal, kFloats, T(1) / x)                                               \
   OP(relu, kOwn, x < 0 ? T(0) : x)                                                \
-  OP(round, kOwn, std::is_integral_v<T> ? x : T(std::nearbyint(x)))               \
+  OP(round, kWide, std::is_integral_v<T> ? x : T(std::nearbyint(x)))              \
   OP(rsqrt, kFloats, T(1) / std::sqrt(x))                                         \
   OP(sigmoid, kFloats, sigmoid_of(x))                                             \
   OP(sign, kOwn, x > 0 ? 1 : x < 0 ? -1 : x)                                      \
@@ -60,7 +60,7 @@ T to_six(T x) {
   OP(sqrt, kFloats, std::sqrt(x))                                                 \
   OP(tan, kFloats, std::tan(x))                                                   \
   OP(tanh, kFloats, tanh_of(x))                                                   \
-  OP(trunc, kOwn, std::is_integral_v<T> ? x : T(std::trunc(x)))
+  OP(trunc, kWide, std::is_integral_v<T> ? x : T(std::trunc(x)))
 
 #define SLIPWAY_OP(name, in, expression) \
   struct Unary_##name {                  \
