@@ -20,17 +20,7 @@ import torch
 from core.errors import ExportError, SlipwayError
 from core.formats.program import BY_ONNX, Operator
 from models.lowering import causes, graphs, progress
-from models.lowering.graphs import (
-    Layer,
-    base_name,
-    exported_name,
-    is_delegate_call,
-    is_operator,
-    layers,
-    living,
-    lowered_module,
-    target_name,
-)
+from models.lowering.graphs import Layer, base_name, is_delegate_call, is_operator, layers, target_name
 from models.request.partitioners import kind_of
 from models.zoo.schemes import Scheme
 
@@ -110,7 +100,7 @@ def skipped(program: Any, lowered: Lowered, scheme: Scheme, chosen: Sequence[str
     for layer in lowered.layers:
         left[layer.path].append(layer)
     missing = []
-    alive = living(program)
+    alive = graphs.living(program)
     expected_layers = [one for one in layers(program) if one.node in alive]
     for expected in expected_layers:
         same = left[expected.path]
@@ -152,7 +142,7 @@ class Reasons(logging.Handler):
         if not self.running or node is None or not reason:
             return
         if self.asked:
-            self.whole[self.running, exported_name(node)] = f"{reason} ({base_name(target_name(node))})"
+            self.whole[self.running, graphs.exported_name(node)] = f"{reason} ({base_name(target_name(node))})"
         else:
             self.given[self.running, node.name] = str(reason)
 
@@ -173,7 +163,7 @@ class Reasons(logging.Handler):
         from executorch.exir.backend.canonical_partitioners.config_partitioner import format_target_name
 
         if format_target_name(getattr(node.target, "__name__", "")) not in rules:
-            return self.whole.get((kind, exported_name(node))) or f"has no rule for {target_name(node)}"
+            return self.whole.get((kind, graphs.exported_name(node))) or f"has no rule for {target_name(node)}"
         return "has a rule for it, did not take it here and gave no reason"
 
 
@@ -257,7 +247,7 @@ def delegated_operators(program: Any) -> Counter[str]:
     counts: Counter[str] = Counter()
     for node in program.graph.nodes:
         if is_delegate_call(node):
-            original = lowered_module(program.graph_module, node).original_module
+            original = graphs.lowered_module(program.graph_module, node).original_module
             counts.update(target_name(inner) for inner in original.graph.nodes if is_operator(inner))
     return counts
 
@@ -306,7 +296,7 @@ def _read(edge: Any, name: str, reasons: Reasons, state_of_all: Collection[str])
         buffer
         for node in program.graph.nodes
         if is_delegate_call(node)
-        for buffer in lowered_module(program.graph_module, node).original_module.graph_signature.buffers
+        for buffer in graphs.lowered_module(program.graph_module, node).original_module.graph_signature.buffers
         if buffer in state_of_all
     )
     if baked:

@@ -19,16 +19,6 @@ import torch
 from core.formats.program import Layers
 from models.loading import reference
 from models.lowering import graphs, progress
-from models.lowering.graphs import (
-    base_name,
-    is_dequantize,
-    is_quantize,
-    module_path,
-    moves_only,
-    source,
-    target_name,
-    weight_argument,
-)
 
 RUNS = 3
 """Perturbed runs. Each of them perturbs all layers; of deep programs they are alike."""
@@ -74,11 +64,11 @@ def _moved(one: Any, other: Any) -> Moved:
 
 def _terms(node: Any) -> int:
     """How many products a number of a layer's result is the sum of; 1 for other operators."""
-    position = weight_argument(node)
+    position = graphs.weight_argument(node)
     weight = node.args[position].meta.get("val") if position is not None else None
     if weight is None or not weight.dim():
         return 1
-    if base_name(target_name(node)) in _MATRICES:
+    if graphs.base_name(graphs.target_name(node)) in _MATRICES:
         return int(weight.shape[-2]) if weight.dim() > 1 else int(weight.shape[0])
     return max(1, int(weight.numel()) // max(1, int(weight.shape[0])))
 
@@ -87,14 +77,14 @@ def _computes(node: Any) -> bool:
     """Whether the node's result is rounded: it neither moves, quantizes nor measures."""
     return (
         node.op == "call_function"
-        and not (moves_only(node) or is_dequantize(node) or is_quantize(node))
-        and "::choose_qparams" not in target_name(node)
+        and not (graphs.moves_only(node) or graphs.is_dequantize(node) or graphs.is_quantize(node))
+        and "::choose_qparams" not in graphs.target_name(node)
     )
 
 
 def _sites(module: Any) -> list[Any]:
     """The nodes that quantize what was computed: all of a few, else the first, the middle and the last one."""
-    nodes = [node for node in module.graph.nodes if is_quantize(node)]
+    nodes = [node for node in module.graph.nodes if graphs.is_quantize(node)]
     if len(nodes) <= SITES:
         return nodes
     return [nodes[index * (len(nodes) - 1) // (_FEW - 1)] for index in range(_FEW)]
@@ -171,8 +161,8 @@ def _place(node: Any) -> str:
     """What reads a quantized value: the path of a module, or the node's name."""
     readers = list(node.users)
     for _ in range(4):
-        readers = [reader for one in readers for reader in (one.users if is_dequantize(one) else [one])]
-    return next((path for path in map(module_path, readers) if path), "") or module_path(node) or str(node.name)
+        readers = [reader for one in readers for reader in (one.users if graphs.is_dequantize(one) else [one])]
+    return next(filter(None, map(graphs.module_path, [*readers, node])), str(node.name))
 
 
 def measure(program: Any, inputs: Sequence[Any], executions: Sequence[int] = (1,)) -> list[Measured]:
@@ -249,7 +239,7 @@ _HALVES = (torch.float16, torch.bfloat16)
 
 def layers(module: Any) -> list[Any]:
     """The nodes that are tried: those with weights, and other products."""
-    nodes = [node for node in module.graph.nodes if weight_argument(node) is not None]
+    nodes = [node for node in module.graph.nodes if graphs.weight_argument(node) is not None]
     if len(nodes) <= MOST_LAYERS:
         return nodes
     return [nodes[round(index * (len(nodes) - 1) / (MOST_LAYERS - 1))] for index in range(MOST_LAYERS)]
@@ -279,7 +269,7 @@ class _Smooth(torch.fx.Interpreter):  # type: ignore[misc]  # torch's types are 
 
     def run_node(self, node: Any) -> Any:
         """The node's value."""
-        if is_quantize(node) or (is_dequantize(node) and is_quantize(source(node.args[0]))):
+        if graphs.is_quantize(node) or (graphs.is_dequantize(node) and graphs.is_quantize(graphs.source(node.args[0]))):
             return self.env[node.args[0]]
         if node.op == "call_function":
             args, kwargs = self.fetch_args_kwargs_from_env(node)
@@ -360,7 +350,7 @@ def find(program: Any, inputs: Sequence[Any], measured: Sequence[Measured]) -> l
     module = program.module()
     nodes = layers(module)
     right, changed = _runs(module, inputs, nodes)
-    names = [module_path(node) or str(node.name) for node in nodes]
+    names = [graphs.module_path(node) or str(node.name) for node in nodes]
     return [_of_output([each[at] - one for each in changed], names, measured[at]) for at, one in enumerate(right)]
 
 

@@ -197,9 +197,15 @@ void read(const Computed& in, const Operand& operand, const std::uint8_t* from, 
     });
   }
   in_bits(in.size, [&](auto zero) {
-    const auto* own = reinterpret_cast<const decltype(zero)*>(from);
+    using T = decltype(zero);
+    const T* own = reinterpret_cast<const T*>(from);
+    T* all = static_cast<T*>(to);
+    if (step == 0) {
+      std::fill_n(all, count, *own);
+      return;
+    }
     for (std::size_t i = 0; i < count; ++i) {
-      static_cast<decltype(zero)*>(to)[i] = own[static_cast<std::int64_t>(i) * step];
+      all[i] = own[static_cast<std::int64_t>(i) * step];
     }
   });
 }
@@ -213,15 +219,20 @@ void write(const Computed& in, const void* from, std::size_t count, DType dtype,
     });
   }
   in_bits(in.size, [&](auto zero) {
-    const auto* own = static_cast<const decltype(zero)*>(from);
-    for (std::size_t i = 0; step == 1 && in.size != size_of(dtype) && i < count; ++i) {
-      to[i] = own[i] != 0 ? 1 : 0;
+    using T = decltype(zero);
+    const T* own = static_cast<const T*>(from);
+    const bool flags = in.size != size_of(dtype);
+    if (flags && step == 1) {
+      std::transform(own, own + count, to, [](T x) { return static_cast<std::uint8_t>(x != 0 ? 1 : 0); });
+      return;
     }
-    for (std::size_t i = 0; in.size == size_of(dtype) && i < count; ++i) {
-      reinterpret_cast<decltype(zero)*>(to)[static_cast<std::int64_t>(i) * step] = own[i];
-    }
-    for (std::size_t i = 0; step != 1 && in.size != size_of(dtype) && i < count; ++i) {
-      to[static_cast<std::int64_t>(i) * step] = own[i] != 0 ? 1 : 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::int64_t place = static_cast<std::int64_t>(i) * step;
+      if (flags) {
+        to[place] = own[i] != 0 ? 1 : 0;
+      } else {
+        reinterpret_cast<T*>(to)[place] = own[i];
+      }
     }
   });
 }
