@@ -65,9 +65,7 @@ def plain_values(value: Any) -> Any:
         return plain(value)
     if isinstance(value, dict):
         return {plain(str(key)): plain_values(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain_values(each) for each in value]
-    return value
+    return [plain_values(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def json_text(value: Any) -> str:

@@ -222,9 +222,7 @@ def _finding(check: Check) -> str:
 
 
 def _state(check: Check) -> str:
-    if check.ok:
-        return "later" if check.later else "ok"
-    return "optional" if check.optional else "MISSING"
+    return ("later" if check.later else "ok") if check.ok else "optional" if check.optional else "MISSING"
 
 
 def _together(checks: Sequence[Check]) -> list[Check]:

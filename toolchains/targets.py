@@ -65,9 +65,7 @@ class Target:
         Android's is the NDK only where the environment or Conan's configuration names one.
         """
         first, *others = self.toolchains
-        if first == "ndk" and others:
-            return first if tools.named() else others[0]
-        return first
+        return others[0] if first == "ndk" and others and not tools.named() else first
 
     @property
     def bits(self) -> int:

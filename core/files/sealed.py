@@ -54,9 +54,7 @@ def _content(file: Path, mode: int) -> str:
     """The digest of a file, or of the path that a link leads to; with whether it may be run."""
     if stat.S_ISLNK(mode):
         return f"link {os.fspath(file.readlink())}"
-    if not stat.S_ISREG(mode):
-        return "special"
-    return f"{sha256_file(file)} {'x' if mode & stat.S_IXUSR else '-'}"
+    return f"{sha256_file(file)} {'x' if mode & stat.S_IXUSR else '-'}" if stat.S_ISREG(mode) else "special"
 
 
 def seal(folder: Path) -> None:

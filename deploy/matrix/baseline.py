@@ -66,9 +66,7 @@ def _verdict(ratio: float, threshold: float) -> Literal["worse", "better", "same
 
 
 def _ratio(now: float, before: float) -> float:
-    if before > 0:
-        return now / before
-    return 1.0 if now <= 0 else float("inf")
+    return now / before if before > 0 else 1.0 if now <= 0 else float("inf")
 
 
 def _change(
@@ -121,9 +119,7 @@ def _judged(
     doubt = _doubt(before, after, threads)
     if not doubt and chance >= CHANCE:
         doubt = f"{len(before)} and {len(after)} rounds, and a difference like this comes by chance in {chance:.0%}"
-    if doubt:
-        return ("cannot tell" if verdict == "worse" else "same"), doubt
-    return verdict, ""
+    return ("cannot tell" if verdict == "worse" else "same", doubt) if doubt else (verdict, "")
 
 
 def _doubt(before: Sequence[Round], after: Sequence[Round], threads: int) -> str:

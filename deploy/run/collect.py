@@ -15,16 +15,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from core.errors import (
-    AnswerError,
-    CrashError,
-    MissingOperatorError,
-    ProgramError,
-    RunError,
-    SlipwayError,
-    TransferError,
-    UsageError,
-)
+from core import errors
 from deploy.run import compare, npy, runner
 from deploy.run.compare import Comparison, digest
 from deploy.run.job import Job, Sized
@@ -48,9 +39,9 @@ def read_result(transport: Transport, folder: str, sent: Mapping[str, bytes], de
         local = Path(here) / runner.RESULT
         try:
             transport.get(f"{folder}/{runner.RESULT}", local, runner.RESULT_LIMIT, deadline)
-        except AnswerError:
+        except errors.AnswerError:
             raise  # it exists and is too long
-        except TransferError:
+        except errors.TransferError:
             return b""
         return local.read_bytes()
 
@@ -78,13 +69,13 @@ def fetch(
         limit = npy.size_of(tensor.dtype, tensor.shape)
         total += limit
         if limit > _OUTPUT_LIMIT or total > _TOTAL_LIMIT:
-            raise AnswerError(
+            raise errors.AnswerError(
                 f"{name} on {transport.name} is said to hold {limit:,} bytes.",
                 f"{_OUTPUT_LIMIT:,} are fetched for one output, {_TOTAL_LIMIT:,} for all of a run",
                 "a program with smaller outputs, or with fewer of them",
             )
         if len(sent.get(name, b"")) > limit:
-            raise AnswerError(
+            raise errors.AnswerError(
                 f"{name} on {transport.name} is longer than expected.",
                 f"more than {limit:,} bytes",
                 f"./inv devices.verify {transport.name}, then the same command again",
@@ -95,7 +86,7 @@ def fetch(
             transport.get(f"{there}/{name}", folder / name, limit, deadline)
         dtype, array = load(folder / name)
         if (dtype, array.shape, digest(array)) != (tensor.dtype, tensor.shape, tensor.sha256):
-            raise TransferError(
+            raise errors.TransferError(
                 f"{name} is not what the runner on {transport.name} computed: its SHA-256, dtype or shape differs.",
                 "it changed during the transfer or on the device's disk",
                 "the same command again",
@@ -141,7 +132,7 @@ def run_case(case: Sized, run: Run, fetch: Fetch, folder: Path) -> tuple[runner.
     """
     answer = run(case)
     if [one.sha256 for one in answer.inputs] != [digest(load(blob.source)[1]) for blob in case.inputs.values()]:
-        raise TransferError(
+        raise errors.TransferError(
             f"The runner read other inputs of {case.name} than were uploaded.",
             "the device's disk or its memory is damaged",
             "./inv devices.verify NAME",
@@ -168,8 +159,9 @@ def compared(cases: Sequence[Sized], run: Run, fetch: Fetch) -> tuple[tuple[Comp
     return tuple(rows), tuple(ran)
 
 
-MAY_BE_DAMAGE: tuple[type[SlipwayError], ...] = (
-    CrashError, MissingOperatorError, ProgramError, RunError, TransferError, UsageError,
+MAY_BE_DAMAGE: tuple[type[errors.SlipwayError], ...] = (
+    errors.CrashError, errors.MissingOperatorError, errors.ProgramError, errors.RunError, errors.TransferError,
+    errors.UsageError,
 )  # fmt: skip
 """Errors that damaged bytes, of the program or of the runner itself, can have caused."""
 
@@ -189,7 +181,7 @@ def check_read(answer: runner.RunnerResult, job: Job, device: str) -> list[str]:
             found[name] = tensor.sha256
     other = [name for name, sha256 in found.items() if sha256 != expected[name]]
     if other:
-        raise TransferError(
+        raise errors.TransferError(
             f"The runner on {device} read another {', '.join(other)} than was uploaded.",
             f"{other[0]} has the SHA-256 {found[other[0]][:16]}… for the runner, and another one for the device: "
             "its disk or its memory is damaged, or something changes the file while it runs",
@@ -232,7 +224,7 @@ def seen(job: Job, got: Path, outputs: Sequence[Comparison]) -> dict[str, Any]:
             for at in np.argsort(-device, kind="stable")[:MOST].tolist()
         ]
     except (OSError, ValueError, TypeError, KeyError, IndexError) as error:
-        raise ProgramError(
+        raise errors.ProgramError(
             f"{folder / named.file} does not name the outputs of {job.name}.",
             str(error),
             "export it again with --force",

@@ -16,20 +16,9 @@ from pathlib import Path
 from core.console.units import counted
 from core.errors import ProgramError, UsageError
 from core.files import sha256_bytes, sha256_file
+from core.formats import program as stored
 from core.formats.bundle import Bundle
-from core.formats.program import (
-    DESCRIPTION,
-    ENGINES,
-    FORMATS,
-    Case,
-    Format,
-    Method,
-    Program,
-    TensorFile,
-    Tolerance,
-    format_of,
-    load_program,
-)
+from core.formats.program import Case, Format, Method, Program, TensorFile, Tolerance
 from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import Device
 from deploy.run.needs import ProgramNeeds
@@ -74,13 +63,13 @@ class Job(Sized):
     @property
     def format(self) -> Format:
         """The program's format."""
-        return self.program.format if self.program else format_of(self.model.source)
+        return self.program.format if self.program else stored.format_of(self.model.source)
 
     @property
     def model_name(self) -> str:
         """The program's name in the run's folder; engines that read several formats go by the suffix."""
         suffix = self.model.source.suffix.lower()
-        return MODEL + (suffix if suffix in FORMATS else ".pte")
+        return MODEL + (suffix if suffix in stored.FORMATS else ".pte")
 
     @property
     def files(self) -> dict[str, Blob]:
@@ -187,11 +176,11 @@ def check_engine(path: Path, engine: str, program: Program | None = None) -> Non
     Raises:
         UsageError: an ``.onnx`` for ExecuTorch, a ``.pte`` for ONNX Runtime.
     """
-    reads = ENGINES.get(engine)
-    kind = program.format if program else format_of(path)
+    reads = stored.ENGINES.get(engine)
+    kind = program.format if program else stored.format_of(path)
     if reads is None or reads == kind:
         return
-    right = next(name for name, format_ in ENGINES.items() if format_ == kind)
+    right = next(name for name, format_ in stored.ENGINES.items() if format_ == kind)
     raise UsageError(
         f"The engine {engine} reads .{reads} files, and {path} is {'an' if kind == 'onnx' else 'a'} .{kind}.",
         "the program's format decides which engine can run it",
@@ -238,7 +227,7 @@ def load_job(path: Path, settings: Settings = DEFAULT) -> Job:
         inputs = (settings.text.tokens,)
     require_files((*inputs, *expected))
     if path.is_dir():
-        program = _with_method(load_program(path), method)
+        program = _with_method(stored.load_program(path), method)
         own = not inputs and not shapes
         outputs, execution = _outputs(program, settings) if own and not expected else (program.outputs, 0)
         return Job(
@@ -258,7 +247,7 @@ def load_job(path: Path, settings: Settings = DEFAULT) -> Job:
             first=_first(program.before) if own else (),
         )
     require_program(path)
-    if path.name == DESCRIPTION:
+    if path.name == stored.DESCRIPTION:
         return load_job(path.parent, settings)
     return Job(
         # The usual name of a file says nothing; its folder's does, and keeps two models' results apart.

@@ -7,16 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from core.errors import (
-    AnswerError,
-    CrashError,
-    DeviceFullError,
-    MissingOperatorError,
-    ProgramError,
-    RunError,
-    SlipwayError,
-    UsageError,
-)
+from core import errors
 from core.plain import one_line, plain_values, says
 from core.strict_json import JsonError, parse_json, validated
 from deploy.run.npy import RANK
@@ -203,7 +194,9 @@ def parse_result(raw: bytes) -> RunnerResult:
     try:
         return validated(RunnerResult, plain_values(parse_json(raw, limit=RESULT_LIMIT)))
     except JsonError as error:
-        raise AnswerError("The runner's result cannot be read.", str(error)[:600], "./inv build --force") from error
+        raise errors.AnswerError(
+            "The runner's result cannot be read.", str(error)[:600], "./inv build --force"
+        ) from error
 
 
 def error_in(raw: bytes | str) -> dict[str, Any]:
@@ -229,23 +222,23 @@ _SMALLER = "the same with --cpu-threads 1 and --num-executions 1"
 _CRASHES = (signal.SIGILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS)
 _REPORT = "run it once more and on another device; if it crashes there too, report it with the program and this message"
 
-_EXITS: dict[int, tuple[type[SlipwayError], str, str]] = {
-    2: (RunError, "The runner does not know one of its arguments",
+_EXITS: dict[int, tuple[type[errors.SlipwayError], str, str]] = {
+    2: (errors.RunError, "The runner does not know one of its arguments",
         "./inv build --force, which makes the runner and what calls it one version again"),
-    3: (ProgramError, "The program cannot be loaded",
+    3: (errors.ProgramError, "The program cannot be loaded",
         "./inv export --model NAME --force, or a bundle of the engine that wrote the program"),
-    4: (MissingOperatorError, "The bundle lacks operators of the program",
+    4: (errors.MissingOperatorError, "The bundle lacks operators of the program",
         "./inv build with an engine that has them, or without --ops-from"),
-    5: (MissingOperatorError, "The bundle lacks a backend of the program",
+    5: (errors.MissingOperatorError, "The bundle lacks a backend of the program",
         "export with a partitioner that the bundle has, or ./inv build with another engine"),
-    6: (UsageError, "The inputs do not fit the program", "--inputs as the program declares them"),
-    7: (RunError, "The program failed while it ran", _SMALLER),
-    8: (RunError, "The outputs could not be written", ""),
-    9: (RunError, "Memory ran out", "end other programs on the device, or a smaller model"),
-    10: (CrashError, "The runner crashed", _REPORT),
-    11: (RunError, "The run reached a limit", "a program that needs less; docs/runner.md says what is limited"),
-    126: (RunError, "The runner is not allowed to run", ""),
-    127: (RunError, "The runner, or the loader that it names, is missing", ""),
+    6: (errors.UsageError, "The inputs do not fit the program", "--inputs as the program declares them"),
+    7: (errors.RunError, "The program failed while it ran", _SMALLER),
+    8: (errors.RunError, "The outputs could not be written", ""),
+    9: (errors.RunError, "Memory ran out", "end other programs on the device, or a smaller model"),
+    10: (errors.CrashError, "The runner crashed", _REPORT),
+    11: (errors.RunError, "The run reached a limit", "a program that needs less; docs/runner.md says what is limited"),
+    126: (errors.RunError, "The runner is not allowed to run", ""),
+    127: (errors.RunError, "The runner, or the loader that it names, is missing", ""),
 }  # fmt: skip
 """By the runner's exit code, with our advice: a device's own suggestion is shown as a quotation."""
 
@@ -253,7 +246,9 @@ _NAMES = 1000
 """Number of names that a device may list."""
 
 
-def failure(code: int, stderr: str, answer: dict[str, Any], device_name: str, *, here: bool = False) -> SlipwayError:
+def failure(
+    code: int, stderr: str, answer: dict[str, Any], device_name: str, *, here: bool = False
+) -> errors.SlipwayError:
     """The error for a runner that ended with ``code`` (128 + n: signal n).
 
     Args:
@@ -273,18 +268,18 @@ def failure(code: int, stderr: str, answer: dict[str, Any], device_name: str, *,
         try:
             number = signal.Signals(code - 128)
         except ValueError:
-            return RunError(f"The runner on {device_name} was ended by signal {code - 128}.", said, _SMALLER)
+            return errors.RunError(f"The runner on {device_name} was ended by signal {code - 128}.", said, _SMALLER)
         meaning = _SIGNALS.get(number, number.name)
-        kind, advice = (CrashError, _REPORT) if number in _CRASHES else (RunError, _SMALLER)
+        kind, advice = (errors.CrashError, _REPORT) if number in _CRASHES else (errors.RunError, _SMALLER)
         return kind(
             f"The runner on {device_name} was ended by {number.name}.",
             meaning + (f"; {said}" if said else ""),
             "./inv targets, for what each target needs of a CPU" if number == signal.SIGILL else advice,
         )
-    error, failed, advice = _EXITS.get(code, (RunError, "The runner failed", ""))
+    error, failed, advice = _EXITS.get(code, (errors.RunError, "The runner failed", ""))
     what = f"{failed} on {device_name} (exit {code})."
     if code == 8 and "space" in message.lower():
-        return DeviceFullError(what, said, "free some space there, or set another root in devices.toml")
+        return errors.DeviceFullError(what, said, "free some space there, or set another root in devices.toml")
     return error(what, said, fix if here and fix else advice, names)
 
 

@@ -20,6 +20,7 @@ import torch
 from core.errors import ExportError, SlipwayError
 from core.formats.program import BY_ONNX, Operator
 from models.lowering import causes, graphs, progress
+from models.lowering.attention import open_unmasked
 from models.lowering.graphs import Layer, base_name, is_delegate_call, is_operator, layers, target_name
 from models.request.partitioners import kind_of
 from models.zoo.schemes import Scheme
@@ -79,9 +80,7 @@ def _judge(expected: Layer, got: Layer | None, scheme: Scheme, lowered: Lowered)
     if not got.delegated:
         refused = lowered.refused.get(got.node.name, "no reason was given")
         return f"quantized, but outside every delegate, where it runs in float: {refused}"
-    if not got.activation_quantized:
-        return "its weight is quantized, its input is not"
-    return ""
+    return "" if got.activation_quantized else "its weight is quantized, its input is not"
 
 
 def skipped(program: Any, lowered: Lowered, scheme: Scheme, chosen: Sequence[str] = ()) -> tuple[tuple[str, ...], bool]:
@@ -346,6 +345,8 @@ def lower_all(programs: Mapping[str, Any], partitioners: Sequence[Any]) -> dict[
                 reasons.given.clear()
                 reasons.whole.clear()
                 every = copy.deepcopy(dict(programs))  # lowering rewrites the graphs
+                for one in every.values():
+                    open_unmasked(one, partitioners)
                 return to_edge_transform_and_lower(
                     every if len(every) > 1 else next(iter(every.values())),
                     transform_passes=get_transform_passes(),

@@ -59,9 +59,7 @@ def _is_main(uri: str, suites: str, components: str, signed_by: str) -> bool:
         return False
     if urlsplit(uri).scheme == "cdrom":
         return False
-    if signed_by.startswith("/"):
-        return Path(signed_by).name.startswith("debian-")
-    return bool(_PATH.search(path))
+    return Path(signed_by).name.startswith("debian-") if signed_by.startswith("/") else bool(_PATH.search(path))
 
 
 def in_list(text: str) -> Iterator[Mirror]:
