@@ -157,9 +157,9 @@ void Move::prepare(std::size_t element) {
 
 void Move::run(std::uint8_t* to, const std::uint8_t* from) const {
   if (bytes_together() != 0) {
-    move_bytes(to, from, run_);
+    return move_bytes(to, from, run_);
   }
-  if (axes_.empty || bytes_together() != 0) {
+  if (axes_.empty) {
     return;
   }
   share_axes(axes_, run_ != 0 ? outer_ : axes_.rank, 1, 1, [&](const Axes& axes) {
