@@ -196,16 +196,25 @@ def test_lstms_are_quantized_at_run_time(exported: Exporter, batched: bool) -> N
 @pytest.mark.parametrize(("given", "opened"), [
     ({}, True), ({"scale": 0.3}, True), ({"dropout_p": 0.0, "attn_mask": None}, True),
     ({"is_causal": True}, False), ({"attn_mask": "mask"}, False), ({"enable_gqa": True}, False),
+    ({"attn_mask": "torch.ones(5, 1, dtype=torch.bool).expand(5, 5)"}, True),
+    ({"attn_mask": "torch.where(torch.ones(5, 5) > 0, 0.0, -9.0)"}, True),
+    ({"attn_mask": "torch.ones(5, 5).tril() > 0"}, False), ({"attn_mask": "torch.ones(5, 5) * mask.all()"}, False),
+    ({"attn_mask": "torch.ones(5, 5).view(25).mul_(0.5).view(5, 5)"}, False),
+    ({"attn_mask": "torch.rand(5, 5) < 2"}, False), ({"attn_mask": "self.seen"}, False),
 ])  # fmt: skip
-def test_attention_is_opened_where_no_mask_is(given: dict[str, Any], opened: bool) -> None:
+def test_attention_is_opened_where_no_mask_hides(given: dict[str, Any], opened: bool) -> None:
     """Masks may leave a row without a score, which a softmax would make NaNs of: those are searched for."""
     import torch
 
     from models.lowering.attention import open_unmasked
 
     class Net(torch.nn.Module):  # type: ignore[misc]  # the types of torch are not read here
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("seen", torch.ones(5, 5, dtype=torch.bool))
+
         def forward(self, q: Any, k: Any, v: Any, mask: Any) -> Any:
-            words = {**given, **({"attn_mask": mask} if given.get("attn_mask") else {})}
+            words = {**given, **({"attn_mask": eval(given["attn_mask"])} if given.get("attn_mask") else {})}
             return torch.nn.functional.scaled_dot_product_attention(q, k, v, **words)
 
     inputs = (*(torch.randn(2, 4, n, 8) for n in (5, 5, 5)), torch.arange(25).reshape(5, 5) % 7 > 4)

@@ -114,6 +114,8 @@ class XnnpackConan(ConanFile):
             plain = ["-ffunction-sections", "-fdata-sections", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"]
             toolchain.extra_cflags += plain
             toolchain.extra_cxxflags += [*plain, "-fno-exceptions"]
+        # Upstream asks for its kernel of AVX512-VBMI that looks bytes up by a name that nothing defines.
+        toolchain.preprocessor_definitions["XNN_ENABLE_AVX256VBMI"] = "XNN_ENABLE_AVX512VBMI"
         variables = toolchain.cache_variables
         variables["XNNPACK_LIBRARY_TYPE"] = "shared" if self.options.shared else "static"
         variables["XNNPACK_BUILD_TESTS"] = False

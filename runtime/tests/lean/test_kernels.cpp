@@ -151,6 +151,7 @@ struct Chain {
   std::vector<xnn_unary_operator> between;  // in float32
   bool seen = false;                        // the last value in float32 is one of the graph's outputs
   std::size_t count = 300;
+  enum { kNothing, kItself, kNumber, kOther } times = kNothing;  // what the last value is multiplied by
 };
 
 struct Outcome {
@@ -161,7 +162,7 @@ struct Outcome {
 
 Outcome run_chain(const Chain& chain, bool joined, pthreadpool_t threads) {
   xnn_subgraph_t made = nullptr;
-  CHECK(xnn_create_subgraph(3, 0, &made) == xnn_status_success);
+  CHECK(xnn_create_subgraph(4, 0, &made) == xnn_status_success);
   const std::unique_ptr<xnn_subgraph, decltype(&xnn_delete_subgraph)> subgraph(made, xnn_delete_subgraph);
   const std::size_t dims[] = {chain.count};
   const std::int32_t zero = chain.type == xnn_datatype_qint8 ? -20 : 110;
@@ -172,6 +173,7 @@ Outcome run_chain(const Chain& chain, bool joined, pthreadpool_t threads) {
   CHECK(xnn_define_quantized_tensor_value(made, chain.type, zero + 5, 0.04F, 1, dims, nullptr, 1,
                                           XNN_VALUE_FLAG_EXTERNAL_OUTPUT, &last) == xnn_status_success);
   std::uint32_t at = first;
+  std::uint32_t itself = 0;
   for (std::size_t i = 0; i <= chain.between.size(); ++i) {
     const bool outside = chain.seen && i == chain.between.size();
     std::uint32_t next = 0;
@@ -183,7 +185,29 @@ Outcome run_chain(const Chain& chain, bool joined, pthreadpool_t threads) {
     params.clamp.max = 2.0F;
     CHECK(xnn_define_unary(made, i == 0 ? xnn_unary_convert : chain.between[i - 1], &params, at, next, 0) ==
           xnn_status_success);
+    itself = i == 0 ? next : itself;
     at = next;
+  }
+  if (chain.times != Chain::kNothing) {
+    static const float number = 1.5F;
+    const std::size_t one = 1;
+    std::uint32_t product = 0;
+    std::uint32_t number_id = 0;
+    std::uint32_t other = 0;
+    const auto define = [&](const std::size_t* shape, const float* data, std::uint32_t outside,
+                            std::uint32_t* id) {
+      CHECK(xnn_define_tensor_value(made, xnn_datatype_fp32, 1, shape, data, outside,
+                                    outside == 3 ? XNN_VALUE_FLAG_EXTERNAL_INPUT : 0,
+                                    id) == xnn_status_success);
+    };
+    define(dims, nullptr, XNN_INVALID_VALUE_ID, &product);
+    define(&one, &number, XNN_INVALID_VALUE_ID, &number_id);
+    define(dims, nullptr, 3, &other);
+    const std::uint32_t by = chain.times == Chain::kItself  ? itself
+                             : chain.times == Chain::kOther ? other
+                                                            : number_id;
+    CHECK(xnn_define_binary(made, xnn_binary_multiply, nullptr, at, by, product, 0) == xnn_status_success);
+    at = product;
   }
   CHECK(xnn_define_unary(made, xnn_unary_convert, nullptr, at, last, 0) == xnn_status_success);
 
@@ -207,11 +231,14 @@ Outcome run_chain(const Chain& chain, bool joined, pthreadpool_t threads) {
     given[i] = static_cast<std::uint8_t>(i);
   }
   outcome.bytes.resize(chain.count);
-  std::vector<float> between(chain.count + XNN_EXTRA_BYTES);
-  const xnn_external_value values[] = {{0, given.data()}, {1, outcome.bytes.data()}, {2, between.data()}};
+  std::vector<float> between(chain.count + XNN_EXTRA_BYTES, 0.5F);
+  std::vector<xnn_external_value> values = {{0, given.data()}, {1, outcome.bytes.data()}};
+  if (chain.seen || chain.times == Chain::kOther) {
+    values.push_back({chain.seen ? 2U : 3U, between.data()});
+  }
   CHECK(xnn_reshape_runtime(started) == xnn_status_success);
   set_blocks(started, threads == nullptr ? 1 : pthreadpool_get_threads_count(threads));
-  CHECK(xnn_setup_runtime_v2(started, chain.seen ? 3 : 2, values) == xnn_status_success);
+  CHECK(xnn_setup_runtime_v2(started, values.size(), values.data()) == xnn_status_success);
   CHECK(xnn_invoke_runtime(started) == xnn_status_success);
   return outcome;
 }
@@ -220,7 +247,7 @@ void check_chain(const Chain& chain, bool becomes_table = true) {
   const std::unique_ptr<pthreadpool, decltype(&pthreadpool_destroy)> threads(pthreadpool_create(3),
                                                                              pthreadpool_destroy);
   const Outcome plain = run_chain(chain, false, nullptr);
-  CHECK(plain.operators == chain.between.size() + 2);
+  CHECK(plain.operators == chain.between.size() + (chain.times == Chain::kNothing ? 2 : 3));
   for (pthreadpool_t pool : {static_cast<pthreadpool_t>(nullptr), threads.get()}) {
     const Outcome joined = run_chain(chain, true, pool);
     CHECK(joined.bytes == plain.bytes);
@@ -243,7 +270,14 @@ TEST("a chain between 8-bit values is one table, with the bits of its nodes") {
   check_chain({xnn_datatype_qint8, {xnn_unary_hardswish}, false, 200000});  // shared among threads
 }
 
+TEST("an activation that multiplies what it was given is one table, too") {
+  CHECK(xnn_initialize(nullptr) == xnn_status_success);
+  check_chain({xnn_datatype_qint8, {xnn_unary_sigmoid}, false, 300, Chain::kItself});
+  check_chain({xnn_datatype_quint8, {xnn_unary_hardswish, xnn_unary_sigmoid}, false, 300, Chain::kNumber});
+}
+
 TEST("a chain whose values are seen outside stays as it is") {
   CHECK(xnn_initialize(nullptr) == xnn_status_success);
+  check_chain({xnn_datatype_qint8, {xnn_unary_sigmoid}, false, 300, Chain::kOther}, false);
   check_chain({xnn_datatype_qint8, {xnn_unary_hardswish}, true}, false);
 }

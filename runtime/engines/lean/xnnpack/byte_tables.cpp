@@ -1,12 +1,14 @@
 #include "lean/xnnpack/blocking.h"
 
 #include <xnnpack/config.h>
+#include <xnnpack/datatype.h>
 #include <xnnpack/node-type.h>
 #include <xnnpack/operator.h>
 #include <xnnpack/subgraph.h>
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -21,59 +23,17 @@ bool is_byte(xnn_datatype datatype) {
   return datatype == xnn_datatype_qint8 || datatype == xnn_datatype_quint8;
 }
 
-bool is_floating(xnn_datatype datatype) {
-  return datatype == xnn_datatype_fp32 || datatype == xnn_datatype_fp16;
+using Results = std::vector<std::uint8_t>;
+
+constexpr std::uint32_t kNone = XNN_INVALID_VALUE_ID;
+
+bool is_elementwise(const xnn_node& node) {
+  return node.type == xnn_node_type_unary_elementwise || node.type == xnn_node_type_binary_elementwise;
 }
 
-class ChainSearch {
- public:
-  explicit ChainSearch(const xnn_subgraph& subgraph)
-      : subgraph_(subgraph), readers_(subgraph.num_values), reader_(subgraph.num_values) {
-    for (std::uint32_t i = 0; i < subgraph.num_nodes; ++i) {
-      const xnn_node& node = subgraph.nodes[i];
-      for (std::uint32_t input = 0; input < node.num_inputs; ++input) {
-        if (node.inputs[input] < subgraph.num_values) {
-          ++readers_[node.inputs[input]];
-          reader_[node.inputs[input]] = i;
-        }
-      }
-    }
-  }
-
-  // That begins at the node; empty when none does.
-  std::vector<std::uint32_t> from(std::uint32_t first) const {
-    std::vector<std::uint32_t> chain;
-    if (!is_unary(first) || !is_byte(input_of(first).datatype)) {
-      return chain;
-    }
-    for (std::uint32_t at = first;;) {
-      chain.push_back(at);
-      const xnn_value& result = subgraph_.values[subgraph_.nodes[at].outputs[0]];
-      if (result.datatype == input_of(first).datatype) {
-        return chain.size() > 1 ? chain : std::vector<std::uint32_t>();
-      }
-      const bool outside =
-          (result.flags & (XNN_VALUE_FLAG_EXTERNAL_INPUT | XNN_VALUE_FLAG_EXTERNAL_OUTPUT)) != 0;
-      if (!is_floating(result.datatype) || outside || readers_[result.id] != 1 ||
-          !is_unary(reader_[result.id])) {
-        return {};
-      }
-      at = reader_[result.id];
-    }
-  }
-
- private:
-  bool is_unary(std::uint32_t node) const {
-    return subgraph_.nodes[node].type == xnn_node_type_unary_elementwise;
-  }
-  const xnn_value& input_of(std::uint32_t node) const {
-    return subgraph_.values[subgraph_.nodes[node].inputs[0]];
-  }
-
-  const xnn_subgraph& subgraph_;
-  std::vector<std::uint32_t> readers_;  // of each value: how many
-  std::vector<std::uint32_t> reader_;   // and one of them
-};
+bool is_number(const xnn_value& value) {
+  return value.data != nullptr && xnn_shape_multiply_all_dims(&value.shape) == 1;
+}
 
 xnn_quantization_params quantization_of(const xnn_value& value) {
   xnn_quantization_params params = {};
@@ -84,29 +44,141 @@ xnn_quantization_params quantization_of(const xnn_value& value) {
   return params;
 }
 
-// Whether the chain's results were computed, for each byte.
-bool compute(const xnn_subgraph& subgraph, const std::vector<std::uint32_t>& chain, std::uint8_t* results) {
-  std::vector<std::uint8_t> from(kBytes * sizeof(float) + XNN_EXTRA_BYTES);
-  std::vector<std::uint8_t> to(from.size());
-  for (std::size_t i = 0; i < kBytes; ++i) {
-    from[i] = static_cast<std::uint8_t>(i);
-  }
-  for (const std::uint32_t at : chain) {
-    const xnn_node& node = subgraph.nodes[at];
-    const xnn_value& input = subgraph.values[node.inputs[0]];
-    const xnn_value& output = subgraph.values[node.outputs[0]];
-    const xnn_quantization_params before = quantization_of(input);
-    const xnn_quantization_params after = quantization_of(output);
-    if (xnn_run_unary_elementwise_nc(node.unary_operator, input.datatype, output.datatype, &node.params.unary,
-                                     &before, &after, 0, kBytes, 1, 1, 1, nullptr, from.data(),
-                                     to.data()) != xnn_status_success) {
-      return false;
+// Which values follow from the bytes of one other, element by element.
+class Followers {
+ public:
+  explicit Followers(const xnn_subgraph& subgraph)
+      : nodes_(subgraph.nodes, subgraph.nodes + subgraph.num_nodes),
+        values_(subgraph.values),
+        all_(subgraph.num_values) {
+    for (std::uint32_t id = 0; id < subgraph.num_values; ++id) {
+      all_[id].readers = (values_[id].flags & XNN_VALUE_FLAG_EXTERNAL_OUTPUT) != 0 ? 1 : 0;
+      if (is_byte(values_[id].datatype) && values_[id].data == nullptr) {
+        all_[id].origin = id;
+      }
     }
-    std::swap(from, to);
+    for (xnn_node& node : nodes_) {
+      std::uint32_t origin = kNone;
+      bool follows = is_elementwise(node);
+      for (std::uint32_t i = 0; i < node.num_inputs; ++i) {
+        if (node.inputs[i] >= all_.size()) {
+          continue;
+        }
+        Value& input = all_[node.inputs[i]];
+        ++input.readers;
+        if (!is_number(values_[node.inputs[i]])) {
+          follows = follows && input.origin != kNone && (origin == kNone || origin == input.origin);
+          origin = input.origin;
+        }
+      }
+      if (follows && origin != kNone) {
+        all_[node.outputs[0]].origin = origin;
+        all_[node.outputs[0]].maker = &node;
+      }
+      unary_ = node.type == xnn_node_type_unary_elementwise ? &node : unary_;
+    }
   }
-  std::copy_n(from.data(), kBytes, results);
-  return true;
-}
+
+  // Lets a node read the bytes that its result follows from, and nothing else, if those are of the same kind
+  // and a node less is needed then. The results, for each byte; empty where all stays as it is.
+  Results join(xnn_node* node) {
+    const std::uint32_t output = node->outputs[0];
+    const std::uint32_t origin = is_elementwise(*node) ? all_[output].origin : kNone;
+    if (origin == kNone || origin == output || unary_ == nullptr ||
+        values_[origin].datatype != values_[output].datatype ||
+        values_[origin].shape.num_dims != values_[output].shape.num_dims) {
+      return {};
+    }
+    const auto is_spared = [&](std::uint32_t input) {
+      return input != origin && all_[input].maker != nullptr && all_[input].readers == 1;
+    };
+    if (std::none_of(node->inputs, node->inputs + node->num_inputs, is_spared)) {
+      return {};
+    }
+    Results found = results(output);
+    if (!found.empty()) {
+      ++all_[origin].readers;
+      forget(*node);
+      xnn_node joined = *unary_;
+      joined.unary_operator = kByTable;
+      joined.params.unary = {};
+      joined.inputs[0] = origin;
+      joined.outputs[0] = output;
+      joined.flags = node->flags;
+      *node = joined;
+    }
+    return found;
+  }
+
+  // Of all elements, for each byte of what they follow from; empty where XNNPACK cannot compute them.
+  const Results& results(std::uint32_t id) {
+    Value& value = all_[id];
+    if (value.results.empty() && value.maker == nullptr) {
+      value.results.resize(kBytes + XNN_EXTRA_BYTES);
+      std::iota(value.results.begin(), value.results.begin() + kBytes, std::uint8_t{0});
+      if (values_[id].data != nullptr) {
+        std::memcpy(value.results.data(), values_[id].data, xnn_datatype_size_bytes(values_[id].datatype));
+      }
+    } else if (value.results.empty()) {
+      Results made(kBytes * sizeof(float) + XNN_EXTRA_BYTES);
+      if (run(*value.maker, made.data()) == xnn_status_success) {
+        value.results = std::move(made);
+      }
+    }
+    return value.results;
+  }
+
+  bool is_read(std::uint32_t id) const { return all_[id].readers != 0; }
+  std::vector<xnn_node>& nodes() { return nodes_; }
+
+ private:
+  struct Value {
+    std::uint32_t origin = kNone;
+    xnn_node* maker = nullptr;
+    std::uint32_t readers = 0;
+    Results results;
+  };
+
+  // That the node reads its inputs no longer; and what made these, if nothing else does.
+  void forget(const xnn_node& node) {
+    for (std::uint32_t i = 0; i < node.num_inputs; ++i) {
+      Value& input = all_[node.inputs[i]];
+      if (--input.readers == 0 && input.maker != nullptr) {
+        forget(*input.maker);
+      }
+    }
+  }
+
+  xnn_status run(const xnn_node& node, void* to) {
+    const void* from[2] = {};
+    std::size_t sizes[2] = {kBytes, kBytes};
+    xnn_quantization_params given[2] = {};
+    for (std::uint32_t i = 0; i < node.num_inputs; ++i) {
+      const xnn_value& input = values_[node.inputs[i]];
+      const Results& known = results(node.inputs[i]);
+      if (known.empty()) {
+        return xnn_status_unsupported_parameter;
+      }
+      from[i] = known.data();
+      sizes[i] = is_number(input) ? 1 : kBytes;
+      given[i] = quantization_of(input);
+    }
+    const xnn_value& output = values_[node.outputs[0]];
+    const xnn_quantization_params made = quantization_of(output);
+    return node.type == xnn_node_type_unary_elementwise
+               ? xnn_run_unary_elementwise_nc(node.unary_operator, values_[node.inputs[0]].datatype,
+                                              output.datatype, &node.params.unary, &given[0], &made, 0,
+                                              kBytes, 1, 1, 1, nullptr, from[0], to)
+               : xnn_run_binary_elementwise_nd(node.binary_operator, output.datatype, &given[0], &given[1],
+                                               &made, 0, 1, &sizes[0], 1, &sizes[1], from[0], from[1], to,
+                                               nullptr);
+  }
+
+  std::vector<xnn_node> nodes_;
+  const xnn_node* unary_ = nullptr;  // any one
+  const xnn_value* values_;
+  std::vector<Value> all_;
+};
 
 }  // namespace
 
@@ -115,40 +187,27 @@ ByteTables::ByteTables(xnn_subgraph_t subgraph) {
   if (xnn_init_x8_lut_config() == nullptr) {
     return;
   }
-  const ChainSearch search(*subgraph);
-  std::vector<bool> stays(subgraph->num_nodes, true);
-  std::vector<std::pair<std::uint32_t, Table>> found;  // by the chain's last node
-  for (std::uint32_t i = 0; i < subgraph->num_nodes; ++i) {
-    const std::vector<std::uint32_t> chain = search.from(i);
-    Table table;
-    if (chain.empty() || !compute(*subgraph, chain, table.data())) {
+  Followers followers(*subgraph);
+  std::vector<Results> found;
+  for (xnn_node& node : followers.nodes()) {
+    found.push_back(followers.join(&node));
+  }
+  std::uint32_t count = 0;
+  for (std::uint32_t i = 0; i < found.size(); ++i) {
+    const xnn_node& node = followers.nodes()[i];
+    if (is_elementwise(node) && !followers.is_read(node.outputs[0])) {
+      // As XNNPACK does with values that it needs no more.
+      subgraph->values[node.outputs[0]] = {};
       continue;
     }
-    xnn_node& last = subgraph->nodes[chain.back()];
-    last.inputs[0] = subgraph->nodes[i].inputs[0];
-    last.unary_operator = kByTable;
-    last.params.unary = {};
-    for (std::size_t node = 0; node + 1 < chain.size(); ++node) {
-      // As XNNPACK does with values that it needs no more.
-      subgraph->values[subgraph->nodes[chain[node]].outputs[0]] = {};
-      stays[chain[node]] = false;
+    subgraph->nodes[count] = node;
+    subgraph->nodes[count].id = count;
+    if (!found[i].empty()) {
+      std::copy_n(found[i].begin(), kBytes, tables_[count].begin());
     }
-    found.emplace_back(chain.back(), table);
-  }
-  std::vector<std::uint32_t> numbers(subgraph->num_nodes);
-  std::uint32_t count = 0;
-  for (std::uint32_t i = 0; i < subgraph->num_nodes; ++i) {
-    numbers[i] = count;
-    if (stays[i]) {
-      subgraph->nodes[count] = subgraph->nodes[i];
-      subgraph->nodes[count].id = count;
-      ++count;
-    }
+    ++count;
   }
   subgraph->num_nodes = count;
-  for (const auto& [node, table] : found) {
-    tables_.emplace(numbers[node], table);
-  }
 }
 
 xnn_status ByteTables::install(xnn_runtime_t runtime) const {

@@ -203,8 +203,7 @@ const ByteDepthwise* byte_depthwise() {
 #if XNN_ARCH_X86_64
   if constexpr (has_byte_layers()) {
     const xnn_hardware_config* hardware = xnn_init_hardware_config();
-    if (hardware != nullptr && hardware->use_x86_avx2 && hardware->use_x86_fma3 &&
-        !hardware->use_x86_avx256skx && !hardware->use_x86_avx512skx) {
+    if (hardware != nullptr && hardware->use_x86_avx2 && hardware->use_x86_fma3) {
       return avx2::kByteDepthwise;
     }
   }
