@@ -185,8 +185,12 @@ def _dynamic_convolutions(module: Any, model: Prepared) -> Any:
     return _pt2e(module, model, [model.inputs], _xnnpack_quantizer(is_convolution, dynamic=True))
 
 
-def _with_open_lstms(module: Any, layers: Sequence[str]) -> Any:
-    """Make layers of the products in torch's LSTMs, which are one operator each: they are quantized as others are."""
+def _opened(module: Any, layers: Sequence[str]) -> Any:
+    """Make layers that the quantizers know of those that they do not.
+
+    The products in torch's LSTMs, which are one operator each, become linear layers, and convolutions over a line
+    become such over a picture of one row.
+    """
     from torch.ao.nn.quantizable import LSTM
 
     class Open(LSTM):  # type: ignore[misc]  # torch's types are not read here
@@ -197,14 +201,27 @@ def _with_open_lstms(module: Any, layers: Sequence[str]) -> Any:
             found, state = super().forward(input.unsqueeze(batch), hx and [one.unsqueeze(1) for one in hx])
             return found.squeeze(batch), tuple(one.squeeze(1) for one in state)
 
-    for name, layer in list(module.named_modules()):
-        if isinstance(layer, nn.LSTM) and not layer.proj_size and kind_of(layers, name) != "float":
+    class Row(nn.Conv1d):  # type: ignore[misc]
+        def forward(self, input: Any) -> Any:  # noqa: A002  # as nn.Conv1d calls it
+            padding = self.padding if isinstance(self.padding, str) else (0, *self.padding)
+            sizes = ((1, *self.stride), padding, (1, *self.dilation))
+            return nn.functional.conv2d(input.unsqueeze(-2), self.weight, self.bias, *sizes).squeeze(-2)
+
+    def of(layer: Any) -> Any:
+        if isinstance(layer, nn.LSTM) and not layer.proj_size:
             layer.qconfig = None
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # that nothing observes it
-                made = Open.from_float(layer.eval())
-            if not name:
-                return made
+                return Open.from_float(layer.eval())
+        if type(layer) is nn.Conv1d and layer.groups == 1 and layer.padding_mode == "zeros":
+            layer.__class__, layer.weight = Row, nn.Parameter(layer.weight.unsqueeze(-2))
+        return layer
+
+    for name, layer in list(module.named_modules()):
+        made = of(layer) if kind_of(layers, name) != "float" else layer
+        if not name:
+            module = made
+        elif made is not layer:
             module.set_submodule(name, made)
     return module
 
@@ -217,7 +234,7 @@ def _dynamic(model: Prepared, scheme: Scheme, options: Options, again: bool) -> 
 
     # Unwrapping reaches children only: a model that is itself a layer becomes one. The argument's name stays.
     module = nn.Sequential(model.module) if isinstance(model.module, nn.Linear) else model.module
-    module = _with_open_lstms(module, options.layers)
+    module = _opened(module, options.layers)
     usual = f"int{scheme.weight_bits}"
 
     def quantize(kind: str) -> None:
