@@ -1,8 +1,12 @@
 // Normalizations over layers, groups and batches.
+#include <xnnpack/common.h>
+#include <xnnpack/hardware-config.h>
+
 #include <cmath>
 
 #include "lean/kernels/kernel.h"
 #include "lean/kernels/reduction.h"
+#include "lean/kernels/row_tile.h"
 #include "lean/kernels/volume.h"
 
 namespace slipway::lean {
@@ -34,17 +38,6 @@ Moments<T> moments_of(const T* values, std::size_t count, double eps) {
 // The loops below take pointers: an index into a std::vector is checked for each element. What is read and
 // what is written may be the same.
 
-// Each element with its own scale and shift.
-template <typename T>
-void standardize(const T* values, std::size_t count, const Moments<T>& moments, const T* scale,
-                 const T* shift, T* to) {
-  const T mean = moments.mean;
-  const T rstd = moments.rstd;
-  for (std::size_t i = 0; i < count; ++i) {
-    to[i] = (values[i] - mean) * rstd * scale[i] + shift[i];
-  }
-}
-
 // All with one scale and shift.
 template <typename T>
 void standardize(const T* values, std::size_t count, const Moments<T>& moments, T scale, T shift, T* to) {
@@ -53,6 +46,37 @@ void standardize(const T* values, std::size_t count, const Moments<T>& moments, 
   for (std::size_t i = 0; i < count; ++i) {
     to[i] = (values[i] - mean) * rstd * scale + shift;
   }
+}
+
+NormalizeRow* row_tile() {
+#if XNN_ARCH_X86_64
+  const xnn_hardware_config* hardware = xnn_init_hardware_config();
+  if (hardware != nullptr && hardware->use_x86_avx512f) {
+    return avx512f::kNormalizeRow;
+  }
+  if (hardware != nullptr && hardware->use_x86_avx2 && hardware->use_x86_fma3) {
+    return avx2::kNormalizeRow;
+  }
+#endif
+  return &rows::normalize<16>;
+}
+
+// Each element has its own scale and shift.
+Moments<float> normalize(const float* values, std::size_t count, double eps, const float* scale,
+                         const float* shift, float* to) {
+  static NormalizeRow* const tile = row_tile();
+  float moments[2];
+  tile(values, count, static_cast<float>(eps), scale, shift, to, moments);
+  return {moments[0], moments[1]};
+}
+
+Moments<double> normalize(const double* values, std::size_t count, double eps, const double* scale,
+                          const double* shift, double* to) {
+  const Moments<double> moments = moments_of(values, count, eps);
+  for (std::size_t i = 0; i < count; ++i) {
+    to[i] = (values[i] - moments.mean) * moments.rstd * scale[i] + shift[i];
+  }
+  return moments;
 }
 
 // Where the elements of a row are when they are T's, else room for them in `line`.
@@ -71,7 +95,7 @@ void store_one(TensorView& out, std::size_t at, double value) {
 
 // Rows of `width` elements; `apply` gives each its scale and shift, of which there are `channels`.
 template <typename Apply>
-Status normalize_rows(const TensorView& in, std::size_t width, double eps, const TensorView* weight,
+Status normalize_rows(const TensorView& in, std::size_t width, const TensorView* weight,
                       const TensorView* bias, std::size_t channels, TensorView& out, TensorView& means,
                       TensorView& rstds, Apply apply) {
   return in_floats(in.dtype, [&](auto zero) {
@@ -86,8 +110,7 @@ Status normalize_rows(const TensorView& in, std::size_t width, double eps, const
         if (in.dtype != dtype_of<T>()) {
           load(in.dtype, in.data + row * width * size_of(in.dtype), 1, width, values);
         }
-        const Moments<T> moments = moments_of(values, width, eps);
-        apply(row, values, moments, scale, shift, target);
+        const Moments<T> moments = apply(row, values, scale, shift, target);
         if (out.dtype != dtype_of<T>()) {
           store(out.dtype, target, width, out.data + row * width * size_of(out.dtype), 1);
         }
@@ -124,9 +147,10 @@ Status layer_norm(const TensorView& in, const Shape& normalized, const TensorVie
     return mismatch("weight or bias of a normalisation does not fit " + to_text(normalized));
   }
   return normalize_rows(
-      in, width, eps, weight, bias, width, out, means, rstds,
-      [&](std::size_t, const auto* values, const auto& moments, const auto& scale, const auto& shift,
-          auto* target) { standardize(values, width, moments, scale.data(), shift.data(), target); });
+      in, width, weight, bias, width, out, means, rstds,
+      [&](std::size_t, const auto* values, const auto& scale, const auto& shift, auto* target) {
+        return normalize(values, width, eps, scale.data(), shift.data(), target);
+      });
 }
 
 Status group_norm(const TensorView& in, const TensorView* weight, const TensorView* bias, std::int64_t batch,
@@ -145,15 +169,17 @@ Status group_norm(const TensorView& in, const TensorView* weight, const TensorVi
   SLIPWAY_RETURN_IF_EMPTY(resize(&out, in), in);
   const auto plane = static_cast<std::size_t>(area);
   const auto width = static_cast<std::size_t>(channels / groups) * plane;
-  return normalize_rows(in, width, eps, weight, bias, static_cast<std::size_t>(channels), out, means, rstds,
-                        [&](std::size_t row, const auto* values, const auto& moments, const auto& scale,
-                            const auto& shift, auto* target) {
-                          const std::size_t first = row % static_cast<std::size_t>(groups) * (width / plane);
-                          for (std::size_t c = 0; c < width / plane; ++c) {
-                            standardize(values + c * plane, plane, moments, scale[first + c],
-                                        shift[first + c], target + c * plane);
-                          }
-                        });
+  return normalize_rows(
+      in, width, weight, bias, static_cast<std::size_t>(channels), out, means, rstds,
+      [&](std::size_t row, const auto* values, const auto& scale, const auto& shift, auto* target) {
+        const auto moments = moments_of(values, width, eps);
+        const std::size_t first = row % static_cast<std::size_t>(groups) * (width / plane);
+        for (std::size_t c = 0; c < width / plane; ++c) {
+          standardize(values + c * plane, plane, moments, scale[first + c], shift[first + c],
+                      target + c * plane);
+        }
+        return moments;
+      });
 }
 
 // Per channel, with statistics that were learned.
