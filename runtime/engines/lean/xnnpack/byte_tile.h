@@ -69,6 +69,9 @@ extern const ByteTile kByteTile;                                   // of kByteRo
 extern const ByteTile kByteLine;                                   // of one row
 extern const ByteDepthwise kByteDepthwise[kByteDepthwiseKernels];  // fewest taps first
 }  // namespace avx2
+namespace avx512vnnivbmi {
+extern const ByteDepthwise kByteDepthwise[kByteDepthwiseKernels];
+}  // namespace avx512vnnivbmi
 
 // The kernels for 4-bit weights with a scale for each block of the depth.
 

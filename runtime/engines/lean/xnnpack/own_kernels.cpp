@@ -203,6 +203,9 @@ const ByteDepthwise* byte_depthwise() {
 #if XNN_ARCH_X86_64
   if constexpr (has_byte_layers()) {
     const xnn_hardware_config* hardware = xnn_init_hardware_config();
+    if (hardware != nullptr && hardware->use_x86_avx512vnni && hardware->use_x86_avx512vbmi) {
+      return avx512vnnivbmi::kByteDepthwise;
+    }
     if (hardware != nullptr && hardware->use_x86_avx2 && hardware->use_x86_fma3) {
       return avx2::kByteDepthwise;
     }
@@ -330,7 +333,8 @@ std::string tile_name(void (*kernel)()) {
   }
   for (std::size_t i = 0; i < byte_kernel_count(); ++i) {
     if (is(byte_depthwise()[i].kernel)) {
-      return "slipway_qs8_qc8w_dwconv_" + text(byte_depthwise()[i].taps) + "p16c__avx2";
+      return "slipway_qs8_qc8w_dwconv_" + text(byte_depthwise()[i].taps) + "p16c__" +
+             (byte_depthwise() == avx2::kByteDepthwise ? "avx2" : "avx512vnnivbmi");
     }
   }
   const TileSet* set = float_tiles();
