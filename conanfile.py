@@ -32,13 +32,15 @@ def needed(name, types):
     Args:
         name: its name from the types on: ``f32_vadd_config``, ``qd8_f32_qc4w_gemm_minmax_ukernel_4x8``.
         types: those of the programs, as kernel_choices.h names them, without ``xnnpack::``,
-            and what processors compute in another type.
+            and what processors compute in another type. None: everything that exporters write.
     """
     # Arm's names for packed inputs, and its names for quantized ones.
     name = re.sub(r"^p(f16|f32|qs8)_", r"\1_", name).replace("qp8_", "qd8_")
     name = re.sub(r"^([su]8)_", r"q\1_", name)
     if _NEVER.search(f"{name}_"):
         return False
+    if types is None:
+        return True
     if converted := _CONVERSION.match(name):
         # Quantizing as inputs come is a conversion to 8 bits.
         return all(word in types or (word != "qu8" and "8" in word and "qd8" in types) for word in converted.groups())
@@ -181,8 +183,7 @@ class SlipwayRuntimeConan(ConanFile):
         if not names:
             raise ConanException(f"{folder} has no kernels that XNNPACK refers to")
         internals = Path(self.dependencies["xnnpack_internals"].package_folder)
-        if (types := self._types) is not None:
-            names = [name for name in names if needed(name.removeprefix("xnn_"), types)]
+        names = [name for name in names if needed(name.removeprefix("xnn_"), self._types)]
         wrapped = json.loads((internals / "res" / "kleidiai.json").read_text(encoding="utf-8"))
         return "".join(f'KERNEL({name}, "{wrapped.get(name, "")}")\n' for name in names)
 
@@ -196,11 +197,9 @@ class SlipwayRuntimeConan(ConanFile):
 
     def _unlinked(self):
         """XNNPACK's choices of kernels that no program here needs: the linker drops them, and the kernels with them."""
-        if (types := self._types) is None:
-            return []
         folder = Path(self.dependencies["xnnpack"].package_folder, "lib")
         found = set(re.findall(rb"xnn_init_(\w+?_config)\b", next(folder.glob("*XNNPACK.*")).read_bytes()))
-        return sorted(f"xnn_init_{name}" for name in map(bytes.decode, found) if not needed(name, types))
+        return sorted(f"xnn_init_{name}" for name in map(bytes.decode, found) if not needed(name, self._types))
 
     def build(self):
         cmake = CMake(self)
