@@ -23,12 +23,6 @@ bool TensorView::contiguous() const {
   return true;
 }
 
-bool TensorView::same_place(const TensorView& other) const {
-  return data == other.data && dtype == other.dtype && rank == other.rank &&
-         std::equal(sizes.begin(), sizes.begin() + rank, other.sizes.begin()) &&
-         std::equal(order.begin(), order.begin() + rank, other.order.begin());
-}
-
 TensorView TensorView::in_rows(std::uint8_t* memory) const {
   TensorView view = *this;
   std::iota(view.order.begin(), view.order.begin() + rank, std::uint8_t{0});
@@ -53,7 +47,7 @@ Status resize(TensorView* view, const std::int64_t* sizes, std::size_t rank) {
         view->constant ? "A constant would be written to." : "A tensor without memory would be written to.",
         "export the model again"};
   }
-  if (rank == view->rank && std::equal(sizes, sizes + rank, view->sizes.begin())) {
+  if (view->has_sizes(sizes, rank)) {
     return {};
   }
   if (view->pinned) {

@@ -34,8 +34,25 @@ struct TensorView {
   std::size_t count() const;
   std::size_t bytes() const { return count() * size_of(dtype); }
   bool contiguous() const;  // row-major
+  bool has_sizes(const std::int64_t* other, std::size_t count) const {
+    bool same = count == rank;  // a loop: to call memcmp takes longer
+    for (std::size_t i = 0; same && i < count; ++i) {
+      same = sizes[i] == other[i];
+    }
+    return same;
+  }
+  // Whether their elements, one after the other, have the same places.
+  bool lies_as(const TensorView& other) const {
+    bool same = other.has_sizes(sizes.data(), rank);
+    for (std::size_t i = 0; same && i < rank; ++i) {
+      same = order[i] == other.order[i];
+    }
+    return same;
+  }
   // Whether they are the same elements of the same memory.
-  bool same_place(const TensorView& other) const;
+  bool same_place(const TensorView& other) const {
+    return data == other.data && dtype == other.dtype && lies_as(other);
+  }
   // The same at `memory`, row-major.
   TensorView in_rows(std::uint8_t* memory) const;
   Shape shape() const { return {sizes.begin(), sizes.begin() + rank}; }

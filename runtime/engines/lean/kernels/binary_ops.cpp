@@ -28,7 +28,7 @@ Status combine(const TensorView& a, Other b, TensorView& out, DType dtype, const
   if (b.tensor != nullptr) {
     SLIPWAY_RETURN_IF_ERROR(resize_to_all({&a, b.tensor}, &out));
     if (b.tensor->count() != 1 || !is_floating(b.tensor->dtype) || domain_of(dtype) == Domain::kInt) {
-      map<kIn>(out, std::array<Operand, 2>{operand_of(a, out), operand_of(*b.tensor, out)}, dtype, f);
+      map<kIn>(out, Views<2>{&a, b.tensor}, dtype, f);
       return {};
     }
     load(b.tensor->dtype, b.tensor->data, 1, 1, &b.number.real);
@@ -36,7 +36,7 @@ Status combine(const TensorView& a, Other b, TensorView& out, DType dtype, const
     SLIPWAY_RETURN_IF_ERROR(resize(&out, a));
   }
   const auto with_number = [f, number = b.number](auto x) { return f(x, number.template as<decltype(x)>()); };
-  map<kIn>(out, std::array<Operand, 1>{operand_of(a, out)}, dtype, with_number, !fits(b.number, dtype));
+  map<kIn>(out, Views<1>{&a}, dtype, with_number, !fits(b.number, dtype));
   return {};
 }
 

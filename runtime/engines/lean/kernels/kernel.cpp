@@ -93,6 +93,9 @@ Arguments::~Arguments() {
 
 // The tensor of value `index` becomes argument i, or one of several in it.
 void Arguments::take(std::int32_t index, TensorView* view, std::size_t i) {
+  if (view->dynamism == Dynamism::kStatic) {
+    return;  // it keeps its sizes anyway
+  }
   const auto argument = static_cast<std::uint32_t>(i + 1);
   if (view->taken == 0) {
     view->taken = argument;
@@ -177,19 +180,20 @@ std::size_t Arguments::dimension(std::size_t i, bool of_lines) {
   return found;
 }
 
-std::vector<std::int64_t> Arguments::integers(std::size_t i) {
-  std::vector<std::int64_t> found;
+std::vector<std::int64_t>& Arguments::integers(std::size_t i) {
+  std::vector<std::int64_t>& found = scratch_->lists_.at(lists_++);  // no operator has as many
+  found.clear();
   if (const auto* list = std::get_if<IntList>(&value(i))) {
     for (const std::int32_t item : list->items) {
       const auto* number = std::get_if<std::int64_t>(&(*values_)[static_cast<std::size_t>(item)]);
       if (number == nullptr) {
         fail(i, "a list of integers");
-        return {};
+        break;
       }
       // Sizes, paddings and the like are 32-bit numbers in programs; kernels multiply them with one another.
       if (*number < INT32_MIN || *number > INT32_MAX) {
         fail(i, "a list of sizes");
-        return {};
+        break;
       }
       found.push_back(*number);
     }

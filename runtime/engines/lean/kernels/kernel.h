@@ -3,6 +3,7 @@
 
 #include <pthreadpool.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -78,6 +79,7 @@ class Scratch {
   friend class Arguments;
   std::vector<std::int32_t> taken_;  // tensors that the call which runs has been given
   std::vector<std::max_align_t> memory_;
+  std::array<std::vector<std::int64_t>, 8> lists_;  // of the call that runs: they keep their memory
   std::uint64_t drawn_ = 0;
 };
 
@@ -139,8 +141,8 @@ class Arguments {
   Number number(std::size_t i);  // the same, for arithmetic in any type
   std::size_t dimension(std::size_t i, bool of_lines);  // of argument 0
   bool boolean(std::size_t i) { return integer(i) != 0; }
-  std::vector<std::int64_t> integers(std::size_t i);
-  std::vector<TensorView*> tensors(std::size_t i);  // nullptr for None
+  std::vector<std::int64_t>& integers(std::size_t i);  // until the next call
+  std::vector<TensorView*> tensors(std::size_t i);     // nullptr for None
 
  private:
   void fail(std::size_t i, const char* expected);
@@ -151,6 +153,7 @@ class Arguments {
   const std::int32_t* indices_;
   std::size_t count_;
   Scratch* scratch_;
+  std::size_t lists_ = 0;
   Status fault_;
 };
 

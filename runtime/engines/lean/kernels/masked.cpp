@@ -14,7 +14,7 @@ namespace {
 
 Status masked_fill(const TensorView& in, const TensorView& mask, Number number, TensorView& out) {
   SLIPWAY_RETURN_IF_ERROR(resize_to_all({&in, &mask}, &out));
-  map<In::kWide>(out, std::array<Operand, 2>{operand_of(in, out), operand_of(mask, out)}, in.dtype,
+  map<In::kWide>(out, Views<2>{&in, &mask}, in.dtype,
                  [number](auto x, auto flag) { return flag != 0 ? number.as<decltype(x)>() : x; });
   return {};
 }
@@ -225,12 +225,11 @@ Status clamp_tensors(const TensorView& in, const TensorView* low, const TensorVi
   SLIPWAY_RETURN_IF_ERROR(resize_to_all({&in, &first, &last}, &out));
   const bool has_low = low != nullptr;
   const bool has_high = high != nullptr;
-  map(out, std::array<Operand, 3>{operand_of(in, out), operand_of(first, out), operand_of(last, out)},
-      out.dtype, [=](auto x, auto least, auto most) {
-        // A NaN bound wins over everything.
-        x = has_low && (x < least || least != least) ? least : x;
-        return has_high && (x > most || most != most) ? most : x;
-      });
+  map(out, Views<3>{&in, &first, &last}, out.dtype, [=](auto x, auto least, auto most) {
+    // A NaN bound wins over everything.
+    x = has_low && (x < least || least != least) ? least : x;
+    return has_high && (x > most || most != most) ? most : x;
+  });
   return {};
 }
 

@@ -43,7 +43,7 @@ Status map_each(const TensorView& in, const Parameters& parameters, TensorView& 
   if (parameters.scale.data == reinterpret_cast<const std::uint8_t*>(parameters.numbers)) {
     const auto with_numbers = [f, scale = parameters.numbers[0], zero_point = parameters.numbers[1]](
                                   float x) { return f(x, scale, zero_point); };
-    map<In::kSingle>(out, std::array<Operand, 1>{operand_of(in, out)}, DType::kFloat32, with_numbers);
+    map<In::kSingle>(out, Views<1>{&in}, DType::kFloat32, with_numbers);
     return {};
   }
   map<In::kSingle>(out, std::array<Operand, 3>{operand_of(in, out), parameters.scale, parameters.zero_point},
@@ -248,7 +248,7 @@ Status add_quantized(const TensorView& a, double a_scale, double a_zero, Unused 
   const auto real = [](double scale, double zero) {
     return [of = static_cast<float>(scale), at = static_cast<float>(zero)](float x) { return (x - at) * of; };
   };
-  map<In::kSingle>(out, std::array<Operand, 2>{operand_of(a, out), operand_of(b, out)}, DType::kFloat32,
+  map<In::kSingle>(out, Views<2>{&a, &b}, DType::kFloat32,
                    [=, real_a = real(a_scale, a_zero), real_b = real(b_scale, b_zero)](float x, float y) {
                      const float rounded =
                          std::nearbyint((real_a(x) + real_b(y)) * inverse) + static_cast<float>(out_zero);

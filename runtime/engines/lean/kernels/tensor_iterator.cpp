@@ -38,8 +38,7 @@ Status broadcast_shape(std::initializer_list<const TensorView*> views, Shape* sh
 Status resize_to_all(std::initializer_list<const TensorView*> views, TensorView* out) {
   const TensorView& first = **views.begin();
   const auto like_first = [&first](const TensorView* view) {
-    return view->rank == first.rank &&
-           std::equal(first.sizes.begin(), first.sizes.begin() + first.rank, view->sizes.begin());
+    return view->has_sizes(first.sizes.data(), first.rank);
   };
   if (std::all_of(views.begin(), views.end(), like_first)) {
     return resize(out, first);
@@ -154,17 +153,16 @@ struct Computed {
 
 // The narrow type if all operands have it; of flags, bytes. The result has that type, or consists of flags.
 template <std::size_t N>
-Computed computed_in(const Target& out, const std::array<Operand, N>& operands, Domain domain,
-                     const Loops& loops) {
-  const DType dtype = operands[0].dtype;
+Computed computed_in(DType out, const std::array<DType, N>& types, Domain domain, const Loops& loops) {
+  const DType dtype = types[0];
   const std::size_t size = size_of(dtype);
   bool fits = false;
   in_narrow(dtype, [&](auto) {
     fits = domain == Domain::kInt && loops.narrow != nullptr && (dtype != DType::kBool || loops.flags) &&
-           (out.operand.dtype == dtype || out.operand.dtype == DType::kBool);
+           (out == dtype || out == DType::kBool);
   });
-  for (const Operand& operand : operands) {
-    fits = fits && (operand.dtype == dtype || (loops.flags && size == 1 && size_of(operand.dtype) == 1));
+  for (const DType type : types) {
+    fits = fits && (type == dtype || (loops.flags && size == 1 && size_of(type) == 1));
   }
   return {domain, fits, fits ? size : domain == Domain::kFloat ? sizeof(float) : sizeof(double)};
 }
@@ -374,12 +372,59 @@ std::uint8_t* pick_dim(const Picking& all, std::size_t i, const std::uint8_t* fr
 template <std::size_t N>
 void map_with(const Target& out, const std::array<Operand, N>& operands, Domain domain, const Loops& loops,
               const void* context) {
-  map_in(out, operands, computed_in(out, operands, domain, loops), loops, context);
+  std::array<DType, N> types;
+  std::transform(operands.begin(), operands.end(), types.begin(),
+                 [](const Operand& one) { return one.dtype; });
+  map_in(out, operands, computed_in(out.operand.dtype, types, domain, loops), loops, context);
 }
 
-template void map_with(const Target&, const std::array<Operand, 1>&, Domain, const Loops&, const void*);
-template void map_with(const Target&, const std::array<Operand, 2>&, Domain, const Loops&, const void*);
-template void map_with(const Target&, const std::array<Operand, 3>&, Domain, const Loops&, const void*);
+template <std::size_t N>
+void map_with(TensorView& out, const Views<N>& views, Domain domain, const Loops& loops,
+              const void* context) {
+  std::array<DType, N> types;
+  std::array<std::int64_t, N> steps;
+  const std::size_t count = out.count();
+  bool row = !worth_sharing(count);
+  for (std::size_t k = 0; k < N; ++k) {
+    types[k] = views[k]->dtype;
+    steps[k] = views[k]->lies_as(out) ? 1 : 0;
+    row = row && (steps[k] == 1 || views[k]->count() == 1);
+  }
+  const Computed in = computed_in(out.dtype, types, domain, loops);
+  const bool there = in.has(out.dtype);
+  bool all = there;
+  for (std::size_t k = 0; k < N; ++k) {
+    all = all && in.has(types[k]) && steps[k] == 1;
+  }
+  if (row && (all || count <= kBlock)) {
+    alignas(std::max_align_t) std::uint8_t blocks[N + 1][kBlock * sizeof(std::int64_t)];
+    const void* inputs[N];
+    for (std::size_t k = 0; k < N; ++k) {
+      const bool lies = steps[k] == 1 && in.has(types[k]);
+      inputs[k] = lies ? views[k]->data : blocks[k];
+      if (!lies) {
+        read(in, {views[k]->data, types[k], {}}, views[k]->data, steps[k], count, blocks[k]);
+      }
+    }
+    run(in, types[0], loops, context, inputs, there ? out.data : blocks[N], count);
+    if (!there) {
+      write(in, blocks[N], count, out.dtype, out.data, 1);
+    }
+    return;
+  }
+  std::array<Operand, N> operands;
+  std::transform(views.begin(), views.end(), operands.begin(),
+                 [&out](const TensorView* view) { return operand_of(*view, out); });
+  map_in(Target(out), operands, in, loops, context);
+}
+
+#define SLIPWAY_MAP(n)                                                                                     \
+  template void map_with(const Target&, const std::array<Operand, n>&, Domain, const Loops&, const void*); \
+  template void map_with(TensorView&, const Views<n>&, Domain, const Loops&, const void*)
+SLIPWAY_MAP(1);
+SLIPWAY_MAP(2);
+SLIPWAY_MAP(3);
+#undef SLIPWAY_MAP
 
 void copy(const Target& out, const Operand& in) {
   if (in.dtype != out.operand.dtype) {

@@ -217,6 +217,13 @@ template <std::size_t N>
 void map_with(const Target& out, const std::array<Operand, N>& operands, Domain domain, const Loops& loops,
               const void* context);
 
+// The same of tensors that are broadcast to `out`. Those that lie as it does are one row, and few elements of
+// such take little longer than the call.
+template <std::size_t N>
+using Views = std::array<const TensorView*, N>;
+template <std::size_t N>
+void map_with(TensorView& out, const Views<N>& views, Domain domain, const Loops& loops, const void* context);
+
 namespace detail {
 // The function is copied: what it keeps need not be read again for each element.
 template <typename F, typename T, std::size_t N>
@@ -247,11 +254,10 @@ void narrow_loop(DType dtype, const void* context, const void* const* inputs, vo
 }
 }  // namespace detail
 
-// out = f(elements of the operands), computed for arguments of type `dtype`. `widened`: f keeps a number that
-// this type may not hold.
-template <In kIn = In::kOwn, std::size_t N, typename F>
-void map(const Target& out, const std::array<Operand, N>& operands, DType dtype, const F& f,
-         bool widened = false) {
+// out = f(elements of the operands, or of the views), computed for arguments of type `dtype`. `widened`: f
+// keeps a number that this type may not hold.
+template <In kIn = In::kOwn, typename Out, typename From, std::size_t N, typename F>
+void map(Out&& out, const std::array<From, N>& in, DType dtype, const F& f, bool widened = false) {
   static_assert(std::is_trivially_copyable_v<F>);
   Loops loops;
   if constexpr (kIn != In::kFloats && kIn != In::kSingle) {
@@ -267,19 +273,19 @@ void map(const Target& out, const std::array<Operand, N>& operands, DType dtype,
     loops.narrow = widened ? nullptr : detail::narrow_loop<F, N>;
     loops.flags = kIn == In::kFlags;
   }
-  map_with(out, operands,
-           kIn == In::kFloats   ? floating(dtype)
-           : kIn == In::kSingle ? Domain::kFloat
-           : kIn == In::kWhole  ? Domain::kInt
-                                : domain_of(dtype),
-           loops, &f);
+  map_with<N>(out, in,
+              kIn == In::kFloats   ? floating(dtype)
+              : kIn == In::kSingle ? Domain::kFloat
+              : kIn == In::kWhole  ? Domain::kInt
+                                   : domain_of(dtype),
+              loops, &f);
 }
 
 // The same of one tensor.
 template <In kIn = In::kOwn, typename F>
 Status apply(const TensorView& in, TensorView& out, DType dtype, const F& f, bool widened = false) {
   SLIPWAY_RETURN_IF_ERROR(resize(&out, in));
-  map<kIn>(out, std::array<Operand, 1>{operand_of(in, out)}, dtype, f, widened);
+  map<kIn>(out, Views<1>{&in}, dtype, f, widened);
   return {};
 }
 
