@@ -6,8 +6,8 @@
 // at once. Windows that lie side by side share columns, so a column is read once for all of them. Integers
 // are exact, and the rest has XNNPACK's order, so the bits are the same.
 
-// Lanes<Channels>: as many channels. XNNPACK's weights have 16, of which eight are read where no more are
-// left. Behind a pixel's last channel it keeps memory for a few bytes more, and for no more.
+// Lanes<Channels>: as many channels. XNNPACK's weights have 16, of which kFewChannels are read where no more
+// are left. Behind a pixel's last channel it keeps memory for a few bytes more, and for no more.
 //   Numbers  of 32 bits, one for each channel; numbers(from) reads them
 //   Group    kTogether bytes of each channel; group<kCount>(at) reads kCount pixels or weights, the first at
 //            at(0), with zeros for the rest
@@ -54,7 +54,7 @@ void ON(prepare)(const std::uint8_t* from, Block<kChannels, kColumns, kLength>* 
   to->scales = L::numbers(from);
 }
 
-// Windows of a row, for 16 channels or for eight.
+// Windows of a row, for 16 channels or for few.
 struct Work {
   Results results;
   std::size_t width;
@@ -187,10 +187,11 @@ void ON(byte_depthwise)(std::size_t channels, std::size_t width, const std::int8
     const auto* from = static_cast<const std::uint8_t*>(weights);
     for (work.channel = 0; work.channel < channels; work.channel += kByteChannels, from += kBlockBytes) {
       const std::size_t left = channels - work.channel;
-      const bool whole = left >= kByteChannels || left == 8;
+      const bool whole = left >= kByteChannels || left == kFewChannels;
       work.step = whole ? pixel_bytes : kByteChannels;
       std::int8_t* to = whole ? output + work.channel : some;
-      left > 8 ? ON(some_channels)<16, kSide>(from, work, to) : ON(some_channels)<8, kSide>(from, work, to);
+      left > kFewChannels ? ON(some_channels)<16, kSide>(from, work, to)
+                          : ON(some_channels)<kFewChannels, kSide>(from, work, to);
       for (std::size_t x = 0; !whole && x < work.width; ++x) {
         for (std::size_t i = 0; i < left; ++i) {
           output[x * pixel_bytes + work.channel + i] = some[x * kByteChannels + i];

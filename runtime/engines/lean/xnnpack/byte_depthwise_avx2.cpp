@@ -102,6 +102,8 @@ struct Lanes<8> {
   }
 };
 
+constexpr std::size_t kFewChannels = 8;
+
 #include "lean/xnnpack/byte_depthwise.h"
 
 }  // namespace

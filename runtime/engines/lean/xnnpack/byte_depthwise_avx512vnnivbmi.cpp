@@ -22,18 +22,16 @@ Results results_of_on_avx512vnnivbmi(const ByteLimits& limits) {
           _mm256_set1_epi16(limits.zero_point), _mm_set1_epi8(static_cast<char>(limits.least))};
 }
 
-// Where the bytes of kChannels channels, four of each, lie in four pixels one behind the other.
-template <std::size_t kChannels>
+// Where the bytes of 16 channels, four of each, lie in four pixels one behind the other.
 struct Order {
-  alignas(64) std::uint8_t places[4 * kChannels] = {};
+  alignas(64) std::uint8_t places[4 * kByteChannels] = {};
   constexpr Order() {
-    for (std::size_t i = 0; i < 4 * kChannels; ++i) {
-      places[i] = static_cast<std::uint8_t>(i % 4 * kChannels + i / 4);
+    for (std::size_t i = 0; i < sizeof(places); ++i) {
+      places[i] = static_cast<std::uint8_t>(i % 4 * kByteChannels + i / 4);
     }
   }
 };
-template <std::size_t kChannels>
-constexpr Order<kChannels> kOrder;
+constexpr Order kOrder;
 
 template <std::size_t kChannels>
 struct Lanes;
@@ -58,7 +56,7 @@ struct Lanes<16> {
     if constexpr (kCount > 3) {
       all = _mm512_inserti32x4(all, bytes(at(3)), 3);
     }
-    return _mm512_permutexvar_epi8(_mm512_load_si512(kOrder<16>.places), all);
+    return _mm512_permutexvar_epi8(_mm512_load_si512(kOrder.places), all);
   }
   static INLINE Group pixels(Group group) {
     return _mm512_xor_si512(group, _mm512_set1_epi8(static_cast<char>(0x80)));
@@ -79,46 +77,7 @@ struct Lanes<16> {
   }
 };
 
-template <>
-struct Lanes<8> {
-  static constexpr std::size_t kTogether = 4;
-  using Numbers = __m256i;
-  using Group = __m256i;
-
-  static Numbers numbers(const std::uint8_t* from) {
-    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
-  }
-  static INLINE __m128i bytes(const void* from) { return _mm_loadl_epi64(static_cast<const __m128i*>(from)); }
-  template <std::size_t kCount, typename At>
-  static INLINE Group group(At at) {
-    if constexpr (kCount == 1) {
-      return _mm256_cvtepu8_epi32(bytes(at(0)));
-    }
-    const __m128i last = kCount > 3 ? bytes(at(kCount - 1)) : _mm_setzero_si128();
-    const __m128i more = kCount > 2 ? _mm_unpacklo_epi64(bytes(at(2)), last) : last;
-    const __m256i all = _mm256_set_m128i(more, _mm_unpacklo_epi64(bytes(at(0)), bytes(at(1))));
-    return _mm256_permutexvar_epi8(_mm256_load_si256(reinterpret_cast<const __m256i*>(kOrder<8>.places)),
-                                   all);
-  }
-  static INLINE Group pixels(Group group) {
-    return _mm256_xor_si256(group, _mm256_set1_epi8(static_cast<char>(0x80)));
-  }
-  static void begin(Group weights, Numbers* sums) {
-    const __m256i half = _mm256_set1_epi8(static_cast<char>(0x80));
-    *sums = _mm256_sub_epi32(*sums, _mm256_dpbusd_epi32(_mm256_setzero_si256(), half, weights));
-  }
-  static INLINE void add(Group pixels, Group weights, Numbers* sums) {
-    *sums = _mm256_dpbusd_epi32(*sums, pixels, weights);
-  }
-  static INLINE void end(Numbers sums, Numbers scales, const Results& results, std::int8_t* to) {
-    const __m256 scaled = _mm256_mul_ps(_mm256_cvtepi32_ps(sums), _mm256_castsi256_ps(scales));
-    const __m256i rounded = _mm256_cvtps_epi32(_mm256_min_ps(scaled, _mm512_castps512_ps256(results.most)));
-    const __m128i words =
-        _mm_adds_epi16(_mm256_cvtsepi32_epi16(rounded), _mm256_castsi256_si128(results.zero_point));
-    _mm_storel_epi64(reinterpret_cast<__m128i*>(to),
-                     _mm_max_epi8(_mm_packs_epi16(words, words), results.least));
-  }
-};
+constexpr std::size_t kFewChannels = kByteChannels;  // a vector of eight would not be faster
 
 #include "lean/xnnpack/byte_depthwise.h"
 
