@@ -185,10 +185,9 @@ def test_other_layers_that_a_scheme_leaves_float(
     assert any("quantized nothing at all" in warning for warning in program.warnings) == all_of_them
 
 
-@pytest.mark.parametrize("batched", [True, False])
-def test_lstms_are_quantized_at_run_time(exported: Exporter, batched: bool) -> None:
-    name = fixture(f"good:lstm{'' if batched else '_unbatched'}")
-    (_, plain), (_, small) = exported(name), exported(name, "qd8_qc8w")
+@pytest.mark.parametrize("model", ["lstm", "lstm_unbatched", "lines"])
+def test_what_no_quantizer_knows_is_quantized_at_run_time(exported: Exporter, model: str) -> None:
+    (_, plain), (_, small) = exported(fixture(f"good:{model}")), exported(fixture(f"good:{model}"), "qd8_qc8w")
     assert small.quantization.skipped == small.warnings == ()
     assert plain.size - small.size > 2 * 4 * 32 * (16 + 32), "a byte for each of its weights, not four"
 
