@@ -22,7 +22,7 @@ def _value(program: Any, node: Any) -> Any:
         needed |= more
         waiting += more
     held = {**program.constants, **program.state_dict}
-    known = {name: held[of] for name, of in constants(program).items() if of not in dict(program.named_buffers())}
+    known = {name: held[of] for name, of in constants(program).items() if of not in program.graph_signature.buffers}
     values: dict[Any, Any] = {}
     same = set(needed)  # and what shares memory with these
     for one in program.graph.nodes:
