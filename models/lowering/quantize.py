@@ -188,10 +188,11 @@ def _dynamic_convolutions(module: Any, model: Prepared) -> Any:
 def _opened(module: Any, layers: Sequence[str]) -> Any:
     """Make layers that the quantizers know of those that they do not.
 
-    The products in torch's LSTMs, which are one operator each, become linear layers, and convolutions over a line
-    become such over a picture of one row.
+    The products in torch's LSTMs, which are one operator each, become linear layers: those with inputs one for all
+    steps, which reads its weights once. Convolutions over a line become such over a picture of one row.
     """
     from torch.ao.nn.quantizable import LSTM
+    from torch.ao.nn.quantizable.modules.rnn import _LSTMSingleLayer
 
     class Open(LSTM):  # type: ignore[misc]  # torch's types are not read here
         def forward(self, input: Any, hx: Any = None) -> Any:  # noqa: A002  # as nn.LSTM calls them
@@ -200,6 +201,10 @@ def _opened(module: Any, layers: Sequence[str]) -> Any:
             batch = 0 if self.batch_first else 1
             found, state = super().forward(input.unsqueeze(batch), hx and [one.unsqueeze(1) for one in hx])
             return found.squeeze(batch), tuple(one.squeeze(1) for one in state)
+
+    class Ahead(_LSTMSingleLayer):  # type: ignore[misc]
+        def forward(self, x: Any, hidden: Any = None) -> Any:
+            return super().forward(self.igates(x), hidden)
 
     class Row(nn.Conv1d):  # type: ignore[misc]
         def forward(self, input: Any) -> Any:  # noqa: A002  # as nn.Conv1d calls it
@@ -212,7 +217,10 @@ def _opened(module: Any, layers: Sequence[str]) -> Any:
             layer.qconfig = None
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # that nothing observes it
-                return Open.from_float(layer.eval())
+                opened = Open.from_float(layer.eval())
+            for one in [part for part in opened.modules() if isinstance(part, _LSTMSingleLayer)]:
+                one.__class__, one.igates, one.cell.igates = Ahead, one.cell.igates, nn.Identity()
+            return opened
         if type(layer) is nn.Conv1d and layer.groups == 1 and layer.padding_mode == "zeros":
             layer.__class__, layer.weight = Row, nn.Parameter(layer.weight.unsqueeze(-2))
         return layer
