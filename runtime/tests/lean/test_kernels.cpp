@@ -191,21 +191,15 @@ Outcome run_chain(const Chain& chain, bool joined, pthreadpool_t threads) {
   if (chain.times != Chain::kNothing) {
     static const float number = 1.5F;
     const std::size_t one = 1;
+    const bool other = chain.times == Chain::kOther;
+    std::uint32_t by = itself;
     std::uint32_t product = 0;
-    std::uint32_t number_id = 0;
-    std::uint32_t other = 0;
-    const auto define = [&](const std::size_t* shape, const float* data, std::uint32_t outside,
-                            std::uint32_t* id) {
-      CHECK(xnn_define_tensor_value(made, xnn_datatype_fp32, 1, shape, data, outside,
-                                    outside == 3 ? XNN_VALUE_FLAG_EXTERNAL_INPUT : 0,
-                                    id) == xnn_status_success);
-    };
-    define(dims, nullptr, XNN_INVALID_VALUE_ID, &product);
-    define(&one, &number, XNN_INVALID_VALUE_ID, &number_id);
-    define(dims, nullptr, 3, &other);
-    const std::uint32_t by = chain.times == Chain::kItself  ? itself
-                             : chain.times == Chain::kOther ? other
-                                                            : number_id;
+    CHECK(chain.times == Chain::kItself ||
+          xnn_define_tensor_value(made, xnn_datatype_fp32, 1, other ? dims : &one, other ? nullptr : &number,
+                                  other ? 3 : XNN_INVALID_VALUE_ID, other ? XNN_VALUE_FLAG_EXTERNAL_INPUT : 0,
+                                  &by) == xnn_status_success);
+    CHECK(xnn_define_tensor_value(made, xnn_datatype_fp32, 1, dims, nullptr, XNN_INVALID_VALUE_ID, 0,
+                                  &product) == xnn_status_success);
     CHECK(xnn_define_binary(made, xnn_binary_multiply, nullptr, at, by, product, 0) == xnn_status_success);
     at = product;
   }
