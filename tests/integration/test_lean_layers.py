@@ -30,11 +30,7 @@ pytestmark = [pytest.mark.build, pytest.mark.export, pytest.mark.filterwarnings(
 
 Compute = Callable[..., tuple[np.ndarray, dict[str, Any]]]
 MODELS = ("mlp", "conv", "matmul")
-CPUS = [
-    ("linux-arm64", "cortex-a53", True),
-    ("linux-arm64", "cortex-a76", False),
-    ("linux-x86_64", "Nehalem", True),
-]
+CPUS = [("linux-arm64", "cortex-a53", True), ("linux-arm64", "cortex-a76", False), ("linux-x86_64", "Nehalem", True)]
 """Target, processor, and whether half precision is computed in float32 there. On this machine: test_zoo.py."""
 
 

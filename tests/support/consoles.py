@@ -35,11 +35,7 @@ RUN = {
     "howto.md": ("./inv deploy --device pi", "./inv deploy --device local", "./inv inspect"),
     "lean.md": ("./inv build", "./inv deploy"),
     "matrix.md": ("./inv matrix --devices local --engines lean",),
-    "models.md": (
-        "./inv export --model net.py:make_model --scheme qs8",
-        "./inv deploy --device pi",
-        "./inv deploy",
-    ),
+    "models.md": ("./inv export --model net.py:make_model --scheme qs8", "./inv deploy --device pi", "./inv deploy"),
     "onnx.md": (
         "./inv deploy --device pi --model some.onnx",
         "./inv deploy --device pi --model some.onnx --inputs",
