@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _USUAL = 256
 """Tokens to generate."""
-_SAMPLING = ("temperature", "top_k", "top_p", "seed")
 _TIMES, _LEAST, _HALF, _ROUNDED, _PLAIN = 2.0, 1e-4, 2**-7, 0.03, 0.1
 """How far scores may be from upstream's, in times of how far upstream's are from each other when the prompt is read in
 another order, and at least in parts of the scores' spread: in float32; in half precision, where processors add in
@@ -47,7 +46,7 @@ def check_prompt(request: Deploy) -> None:
     if len(typed) == 2:
         raise UsageError("--prompt cannot be used with --prompt-file.", "a model reads one", "leave one out")
     if not typed:
-        if wrong := sorted(request.typed & {"generate", "tokenizer", *_SAMPLING}):
+        if wrong := sorted(request.typed & {"generate", "tokenizer", "temperature", "top_k", "top_p", "seed"}):
             raise UsageError(
                 f"--{wrong[0].replace('_', '-')} goes with --prompt.", "", './inv deploy --model x.pte --prompt "Hi"'
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from commands.requests import AUTO, Build
+from commands.requests import Build
 from core.cli.request import words
 from core.errors import UsageError
 
@@ -33,7 +33,7 @@ def run(request: Build) -> None:
     elif request.packages or instead == "native":
         from toolchains.bundle.native import build_native
 
-        report.native(build_native(target, family, request.sources or AUTO, force), as_json)
+        report.native(build_native(target, family, request.sources or "auto", force), as_json)
     else:
         from toolchains.bundle.builder import build
 

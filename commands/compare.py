@@ -13,7 +13,7 @@ from core.cli.request import words
 from core.environment import ensure_export
 from core.errors import MatrixError, UsageError
 from deploy.matrix import matrix
-from deploy.matrix.comparing import Compared, Metric, compare, report
+from deploy.matrix.comparing import Metric, compare, report
 from deploy.matrix.matrix import MatrixRequest
 from deploy.matrix.plan import named
 from deploy.run.settings import Settings
@@ -70,10 +70,6 @@ def run(request: Compare) -> None:
             impossible=[f"{why} ({named(keys)})" for why, keys in plan.reasons().items()],
         )  # fmt: skip
     report(found, where, request.json)
-    _check(found)
-
-
-def _check(found: Compared) -> None:
     if wrong := [one for one in found.rows if not one.usable]:
         first = wrong[0]
         raise MatrixError(

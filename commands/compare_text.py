@@ -27,7 +27,6 @@ _MOST = 512
 """Tokens of the text whose perplexity is computed, at most."""
 _TEXT = ROOT / "docs" / "tolerances.md"
 """What a model is asked to foresee if its user names no text."""
-_OTHERS = ("variants", "engines", "metric", "rounds")
 
 if TYPE_CHECKING:
     from deploy.run.result import Result
@@ -75,7 +74,7 @@ def run(request: Compare) -> None:
     from deploy.run.pipeline import deploy
     from toolchains.bundle.builder import build
 
-    if wrong := sorted(request.typed & set(_OTHERS)):
+    if wrong := sorted(request.typed & {"variants", "engines", "metric", "rounds"}):
         raise UsageError(
             f"--{wrong[0]} does not go with a language model.", "its text is compared", "leave it out", [wrong[0]]
         )

@@ -308,12 +308,9 @@ def _nobody(program: Program) -> str:
     return "none" if program.format == "pte" else "ONNX Runtime's, chosen when it is loaded"
 
 
-def _delegated(program: Program) -> list[list[str]]:
-    inside = ", ".join(f"{one.name} ×{one.count}" for one in program.delegated)
-    return [["delegate calls", str(program.delegates)], ["delegated", inside or "nothing"]]
-
-
 def _print_program(folder: Path, program: Program) -> None:
+    inside = ", ".join(f"{one.name} ×{one.count}" for one in program.delegated)
+    delegated = [["delegate calls", str(program.delegates)], ["delegated", inside or "nothing"]]
     console.table(
         f"Program {program.name}",
         ["", ""],
@@ -321,7 +318,7 @@ def _print_program(folder: Path, program: Program) -> None:
             ["folder", console.shown(folder)],
             ["size", f"{program.size / 1e6:.2f} MB"],
             ["backends", ", ".join(program.backends) or _nobody(program)],
-            *(_delegated(program) if program.format == "pte" else ()),
+            *(delegated if program.format == "pte" else ()),
             ["reference", program.reference_engine],
             ["warnings", "\n".join(program.warnings) or "none"],
         ],

@@ -42,16 +42,6 @@ class Source:
     values: Path | None = None
     """The tensors that the ETDump names."""
 
-    @property
-    def name(self) -> str:
-        """For titles."""
-        return self.result.key
-
-    @property
-    def emulated(self) -> bool:
-        """Whether its times say nothing about speed."""
-        return self.result.emulated
-
 
 @dataclass(frozen=True)
 class Times:
@@ -208,14 +198,14 @@ class Run:
         """For JSON."""
         result = self.source.result
         return {
-            "run": self.source.name,
+            "run": result.key,
             "etdump": str(self.source.dump),
             "etrecord": str(self.source.record) if self.source.record else None,
             "engine": result.bundle.engine,
             "device": result.device,
             "program": result.program.name,
             "sha256": result.program.sha256,
-            "emulated": self.source.emulated,
+            "emulated": result.emulated,
             "executions": {"timed": self.timed, "warmup": len(self.executions) - self.timed},
             "notes": self.notes,
         }
@@ -233,9 +223,9 @@ def run(request: Inspect) -> None:
     if request.json:
         console.print_json({**found.facts, "rows": [row.to_json() for row in some]})
         return
-    times = not found.source.emulated
+    times = not found.source.result.emulated
     console.table(
-        f"{found.source.name}: operators" + (", times in µs" if times else ""),
+        f"{found.source.result.key}: operators" + (", times in µs" if times else ""),
         ["operator", "in", *_PLACE, "count", *([*_FIGURES, "%", "warm-up"] if times else [])],
         [_cells(row, times) for row in some],
         _caption(found, len(some)),
@@ -349,30 +339,30 @@ def read(source: Source) -> Run:
     ensure_export()
     from models.lowering.progress import Stages, log_path, quiet
 
-    runner, method = source.result.runner, source.result.program.method
+    result, runner = source.result, source.result.runner
     notes = []
     origins = {}
-    with quiet(log_path("inspect")) as terminal, closing(Stages(source.name, terminal)) as stages:
+    with quiet(log_path("inspect")) as terminal, closing(Stages(result.key, terminal)) as stages:
         stages.show("reading the ETDump")
         executions = dump.read(source.dump)
         if source.record is None:
             notes.append("without an ETRecord (--etrecord FILE), modules and lines are unknown")
-        elif method != "forward":
-            notes.append(f"an ETRecord has the modules of the method forward only, not of {method}")
+        elif result.program.method != "forward":
+            notes.append(f"an ETRecord has the modules of the method forward only, not of {result.program.method}")
         else:
             stages.show("reading the ETRecord")
             origins = find_origins(executions, source.record, source.program)
             if source.program is None:
                 notes.append("without the program beside the ETRecord, operators in delegates have no module")
     timed = min(runner.latency_ms.count, len(executions))
-    found = rows(executions, timed, origins, runner.kernels, emulated=source.emulated)
+    found = rows(executions, timed, origins, runner.kernels, emulated=result.emulated)
     return Run(source, executions, timed, found, notes)
 
 
 def _caption(found: Run, count: int) -> str:
     warmup = len(found.executions) - found.timed
     parts = [f"{count} of {len(found.rows)} rows", f"{found.timed} timed execution" + "s" * (found.timed != 1)]
-    if found.source.emulated:
+    if found.source.result.emulated:
         parts.append("emulated: times are not shown, because they are the emulator's")
     elif warmup:
         parts.append(f"{warmup} before them are apart (warm-up: their median)")

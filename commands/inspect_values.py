@@ -27,8 +27,8 @@ def run(request: Inspect) -> None:
     gaps = gaps_of(source)
     wrong = [gap for gap in gaps if not gap.ok]
     shown_gaps = [gap for gap in gaps if inspect.contains((gap.name, gap.origin.module, gap.origin.source), patterns)]
-    facts = {"run": source.name, "first": wrong[0].name if wrong else None}
-    _show(request.json, shown_gaps, source.name, len(gaps), facts)
+    facts = {"run": source.result.key, "first": wrong[0].name if wrong else None}
+    _show(request.json, shown_gaps, source.result.key, len(gaps), facts)
     if wrong:
         first = wrong[0]
         raise MismatchError(
@@ -52,16 +52,17 @@ def gaps_of(source: Source) -> tuple[Gap, ...]:
     again = inspect.deploy_again(source.result)
     if source.values is None:
         raise UsageError(
-            f"{source.name} has no intermediate values.",
+            f"{source.result.key} has no intermediate values.",
             "it was deployed without --values",
             again.replace("--etdump", "--values"),
         )
     if source.record is None:
-        never = _never_written(source)
+        folder = programs_dir() / source.result.program.name
+        never = (folder / DESCRIPTION).is_file() and not load_program(folder, verify=False).etrecord
         raise UsageError(
-            f"The ETRecord of {source.name} is not known.",
+            f"The ETRecord of {source.result.key} is not known.",
             f"PyTorch's values come from it{', and upstream could not write it for this program' if never else ''}",
-            f"./inv inspect {source.name}, for operators and their times" if never else "--etrecord FILE",
+            f"./inv inspect {source.result.key}, for operators and their times" if never else "--etrecord FILE",
         )
     if source.result.program.method != "forward":
         raise NotSupportedError(
@@ -74,7 +75,7 @@ def gaps_of(source: Source) -> tuple[Gap, ...]:
 
     dump.check(source.dump.read_bytes(), shown(source.dump))
     ensure_export()
-    with quiet(log_path("inspect")) as terminal, closing(Stages(source.name, terminal)) as stages:
+    with quiet(log_path("inspect")) as terminal, closing(Stages(source.result.key, terminal)) as stages:
         stages.show("reading the values")
         given = dump.values(source.dump, source.values)
         executions = dump.read(source.dump)
@@ -86,17 +87,11 @@ def gaps_of(source: Source) -> tuple[Gap, ...]:
         gaps = compare(given, dump.names(executions), source.record, source.program)
     if not gaps:
         raise NotSupportedError(
-            f"{source.name} has no value of an operator to compare.",
+            f"{source.result.key} has no value of an operator to compare.",
             "upstream's ETDump keeps no float16, and the engine executorch no values inside of delegates",
             again.replace("--etdump", "--values").replace("--engine executorch", "--engine lean"),
         )
     return gaps
-
-
-def _never_written(source: Source) -> bool:
-    """Whether the run's program has no ETRecord because upstream could not write it."""
-    folder = programs_dir() / source.result.program.name
-    return (folder / DESCRIPTION).is_file() and not load_program(folder, verify=False).etrecord
 
 
 def _show(as_json: bool, found: Sequence[Gap], name: str, count: int, facts: dict[str, Any]) -> None:

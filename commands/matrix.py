@@ -12,7 +12,6 @@ from commands import export
 from commands.requests import Matrix
 from core.cli.request import words as listed
 from core.errors import ConfigError
-from core.formats.bundle import Bundle
 from core.processes.commands import quote, typed
 from deploy.matrix import matrix, report
 from deploy.matrix.matrix import MatrixRequest
@@ -56,14 +55,13 @@ def run(request: Matrix) -> None:
         return
 
     from commands.compare_text import Pace
-
-    def built(target: str, engine: str) -> Bundle:
-        from toolchains.bundle.builder import build
-
-        return build(target, engine, request.toolchain)
+    from toolchains.bundle.builder import build
 
     with tempfile.TemporaryDirectory(prefix="slipway-matrix-") as folder:
-        found, where, _ = matrix.run(asked, programs, built, export.each, Pace(Path(folder)))
+        found, where, _ = matrix.run(
+            asked, programs, lambda target, engine: build(target, engine, request.toolchain), export.each,
+            Pace(Path(folder)),
+        )  # fmt: skip
         _report(request, found, where)
 
 

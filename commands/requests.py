@@ -32,9 +32,6 @@ from commands.shared import (
 from core.cli.request import Reported, one_of, option, real, setting, whole
 from core.errors import UsageError
 
-AUTO = "auto"
-"""The usual origin of sources."""
-
 
 class Targets(Reported):
     """List what Slipway builds for: every target, its ISA floor, its engines and what each still needs."""

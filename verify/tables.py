@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from core import console
 from core.errors import ConfigError
@@ -25,18 +24,13 @@ class Table:
     page: str
     name: str
 
-    @property
-    def file(self) -> Path:
-        """The page."""
-        return ROOT / self.page
-
     def text(self) -> str:
         """What stands between the markers.
 
         Raises:
             ConfigError: the page lacks a marker.
         """
-        return _parts(self, self.file.read_text(encoding="utf-8"))[1]
+        return _parts(self, (ROOT / self.page).read_text(encoding="utf-8"))[1]
 
     def within(self, page: str, text: str) -> str:
         """The page's text with ``text`` between the markers.
@@ -69,7 +63,8 @@ class Table:
             self._write(text)
 
     def _write(self, text: str) -> None:
-        write_atomic(self.file, self.within(self.file.read_text(encoding="utf-8"), text))
+        file = ROOT / self.page
+        write_atomic(file, self.within(file.read_text(encoding="utf-8"), text))
         console.note(f"kept in {self.page}")
 
     def put(

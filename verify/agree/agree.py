@@ -101,7 +101,7 @@ def of_sound(chosen: Sequence[str]) -> Subject:
 
 
 def _name(executor: Executor, program: str) -> str:
-    return f"{executor.target} {executor.platform.cpu}: {program}"
+    return f"{executor.platform.target.name} {executor.platform.cpu}: {program}"
 
 
 def compare(subject: Subject, executors: Sequence[Executor]) -> list[Column]:
@@ -115,12 +115,9 @@ def compare(subject: Subject, executors: Sequence[Executor]) -> list[Column]:
         for one in subject.programs
         for executor in executors
     ]
-    sweep("comparing", cells, Journal.of(subject.journal, Cell), remark=_remark)
+    journal = Journal.of(subject.journal, Cell)
+    sweep("comparing", cells, journal, remark=lambda cell: "" if cell.good else f"{text(cell)} {cell.why}")
     return columns(subject.journal, executors, [one.about.name for one in subject.programs])
-
-
-def _remark(cell: Cell) -> str:
-    return "" if cell.good else f"{text(cell)} {cell.why}"
 
 
 def columns(journal: str, executors: Sequence[Executor], names: Sequence[str]) -> list[Column]:
@@ -132,7 +129,7 @@ def columns(journal: str, executors: Sequence[Executor], names: Sequence[str]) -
         # A program that did not run says nothing of the CPU's features.
         how = next((cell.how for cell in reversed(cells.values()) if cell.good and cell.how), executor.platform.how)
         if cells:
-            found.append(Column(executor.target, executor.platform.cpu, how, cells))
+            found.append(Column(executor.platform.target.name, executor.platform.cpu, how, cells))
     return found
 
 

@@ -53,11 +53,6 @@ class Executor:
     key: str
     """Digest of the runner."""
 
-    @property
-    def target(self) -> str:
-        """The target's name."""
-        return self.platform.target.name
-
     @classmethod
     def of(cls, bundle: Bundle, platform: Platform) -> Executor:
         """The executor of a bundle on a platform."""

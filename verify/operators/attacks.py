@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from executorch.exir import schema
 
 from verify.operators.written import Constant, Out, ValueRef, Writer
 
@@ -51,8 +52,6 @@ def _overwrites_its_input(writer: Writer) -> None:
 
 def _moved_into_an_input(writer: Writer) -> None:
     """The result is among the inputs once a list has been moved: it would grow while it is read."""
-    from executorch.exir import schema
-
     rows = _made(writer, torch.zeros(_ROWS - 1, 3), 2.0)
     grows = ValueRef(writer.tensor(torch.zeros(_ROWS, 3), bounded=True))
     writer.call("aten::full.out", [1, 3], 1.0, grows)

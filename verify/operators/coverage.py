@@ -58,9 +58,7 @@ def exercised() -> dict[str, str]:
     found: dict[str, str] = {}
     sources: list[tuple[str, Iterable[str]]] = [
         *((family, draws.makers(family)) for family in draws.FAMILIES),
-        ("numbers", written.numbers().operators),
-        ("calls", written.calls().operators),
-        ("chance", written.chance().operators),
+        *((make.__name__, make().operators) for make in (written.numbers, written.calls, written.chance)),
         ("programs", [name for names in runtime.KERNELS.values() for name in names]),
     ]
     for group, names in sources:

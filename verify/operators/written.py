@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from executorch.exir import schema
+from executorch.exir._serialize._program import PTEFile, serialize_pte_binary
+from executorch.exir.tensor import scalar_type_enum
 
 
 @dataclass(frozen=True)
@@ -46,16 +49,11 @@ class Writer:
     _constants: list[bytes] = field(default_factory=lambda: [b""])
 
     def _put(self, value: Any) -> int:
-        from executorch.exir import schema
-
         self.values.append(schema.EValue(value))
         return len(self.values) - 1
 
     def tensor(self, like: torch.Tensor, *, bounded: bool = False) -> int:
         """Room for a tensor of that shape and type, 16 bytes apart from the next."""
-        from executorch.exir import schema
-        from executorch.exir.tensor import scalar_type_enum
-
         size = max(like.numel() * like.element_size(), 1)
         allocation = schema.AllocationDetails(1, self._used, 0)
         self._used += -(-size // 16) * 16
@@ -69,9 +67,6 @@ class Writer:
 
     def constant(self, value: torch.Tensor) -> ValueRef:
         """A tensor of the program's own."""
-        from executorch.exir import schema
-        from executorch.exir.tensor import scalar_type_enum
-
         self._constants.append(value.contiguous().numpy().tobytes())
         order = list(range(value.dim()))
         static = schema.TensorShapeDynamism.STATIC
@@ -85,8 +80,6 @@ class Writer:
 
     def _plain(self, value: Any) -> Any:
         """Numbers and lists as the file has them; a list of numbers refers to numbers among the values."""
-        from executorch.exir import schema
-
         if value is None:
             return schema.Null()
         for kind, stored in ((bool, schema.Bool), (int, schema.Int), (float, schema.Double)):
@@ -98,8 +91,6 @@ class Writer:
         return (schema.IntList if all(isinstance(one, int) for one in value) else schema.OptionalTensorList)(items)
 
     def _argument(self, value: Any) -> int:
-        from executorch.exir import schema
-
         if isinstance(value, ValueRef):
             return value.index
         if isinstance(value, torch.Tensor):
@@ -115,8 +106,6 @@ class Writer:
 
     def call(self, kernel: str, *arguments: Any) -> None:
         """One kernel, by its registered name. ``int`` arguments in ``[]`` are a list of integers."""
-        from executorch.exir import schema
-
         if kernel not in self.operators:
             self.operators.append(kernel)
         indices = [self._argument(one) for one in arguments]
@@ -124,8 +113,7 @@ class Writer:
 
     def returned(self, value: ValueRef, result: torch.Tensor) -> None:
         """Give a value of the method as an output, too."""
-        self._outputs.append(value.index)
-        self.results.append(result)
+        self._output(value.index, result)
 
     def given(self, value: torch.Tensor, *, bounded: bool = False) -> ValueRef:
         """An input, to be used in several calls."""
@@ -135,14 +123,11 @@ class Writer:
 
     def program(self) -> bytes:
         """The file."""
-        from executorch.exir import schema
-        from executorch.exir._serialize._program import PTEFile, serialize_pte_binary
-
         plan = schema.ExecutionPlan(
             name="forward", container_meta_type=schema.ContainerMetadata("", ""), values=self.values,
             inputs=self._given, outputs=self._outputs,
             chains=[schema.Chain([], [], self.instructions, None)],
-            operators=[schema.Operator(*_split(name)) for name in self.operators],
+            operators=[schema.Operator(*name.partition(".")[::2]) for name in self.operators],
             delegates=[], non_const_buffer_sizes=[0, max(self._used, 16)],
         )  # fmt: skip
         buffers = [schema.Buffer(one) for one in self._constants]
@@ -155,11 +140,6 @@ class ValueRef:
     """Where a value of the method is."""
 
     index: int
-
-
-def _split(name: str) -> tuple[str, str]:
-    base, _, overload = name.partition(".")
-    return base, overload
 
 
 def numbers() -> Writer:

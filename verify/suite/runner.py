@@ -121,7 +121,8 @@ def run(choice: Test) -> None:
         done += [_tests(step, choice) for step in planned if not step.beside]
     console.table("", ["step", "outcome", "time"], [[step.name, outcome, took] for step, outcome, took in done])
     if failed := [step.name for step, outcome, _ in done if outcome != "passed"]:
-        raise TestsFailedError(f"Failed: {', '.join(failed)}.", "see above", _again(failed), failed)
+        again = "./inv test --lint" if {step.name for step in _lint()}.issuperset(failed) else "./inv test -v -k NAME"
+        raise TestsFailedError(f"Failed: {', '.join(failed)}.", "see above", again, failed)
     if tree and not choice.shard:
         choosing.keep(tree)
 
@@ -163,8 +164,3 @@ def _tests(step: Step, choice: Test) -> Ended:
     start = _begin(step)
     code = subprocess.run(step.argv, cwd=ROOT, check=False).returncode
     return _ended(step, code, start, none=bool(choice.keyword))
-
-
-def _again(failed: Sequence[str]) -> str:
-    """The next command after these steps failed."""
-    return "./inv test --lint" if {step.name for step in _lint()}.issuperset(failed) else "./inv test -v -k NAME"

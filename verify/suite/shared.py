@@ -90,12 +90,8 @@ def kept() -> Iterator[None]:
     try:
         yield
     finally:
-        _keep(cache)
-
-
-def _keep(cache: Path) -> None:
-    with locked("tests-programs"):
-        for name in _names():
-            made, before = programs_dir() / name / DESCRIPTION, cache / name / DESCRIPTION
-            if made.is_file() and not (before.is_file() and before.read_bytes() == made.read_bytes()):
-                _copy(made.parent, cache / name)
+        with locked("tests-programs"):
+            for name in _names():
+                made, before = programs_dir() / name / DESCRIPTION, cache / name / DESCRIPTION
+                if made.is_file() and not (before.is_file() and before.read_bytes() == made.read_bytes()):
+                    _copy(made.parent, cache / name)

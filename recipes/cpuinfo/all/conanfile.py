@@ -3,7 +3,7 @@ from pathlib import Path
 from conan import ConanFile
 from conan.errors import ConanInvalidConfiguration
 from conan.tools.cmake import CMake, CMakeToolchain, cmake_layout
-from conan.tools.files import apply_conandata_patches, copy, export_conandata_patches
+from conan.tools.files import copy, export_conandata_patches
 
 required_conan_version = ">=2.4"
 
@@ -23,12 +23,9 @@ class CpuinfoConan(ConanFile):
     }
     default_options = {"shared": False, "fPIC": True, "log_level": "default"}
     python_requires = "slipway_sources/1.0"
+    python_requires_extend = "slipway_sources.Fetched"
     implements = ["auto_shared_fpic"]
     languages = ["C"]
-
-    @property
-    def _sources(self):
-        return self.python_requires["slipway_sources"].module
 
     def export_sources(self):
         export_conandata_patches(self)
@@ -39,13 +36,6 @@ class CpuinfoConan(ConanFile):
     def validate(self):
         if self.settings.os == "Windows" and self.options.shared:
             raise ConanInvalidConfiguration("upstream's cpuinfo exports no symbols from a DLL: shared=False")
-
-    def package_id(self):
-        self._sources.identify(self)
-
-    def source(self):
-        self._sources.fetch(self)
-        apply_conandata_patches(self)
 
     def generate(self):
         toolchain = CMakeToolchain(self)
@@ -65,7 +55,7 @@ class CpuinfoConan(ConanFile):
         cmake.build(target="cpuinfo")
 
     def package(self):
-        self._sources.record(self)
+        self._record()
         package = Path(self.package_folder)
         copy(self, "LICENSE", self.source_folder, str(package / "licenses"))
         copy(self, "cpuinfo.h", str(Path(self.source_folder, "include")), str(package / "include"))

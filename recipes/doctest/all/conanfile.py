@@ -17,23 +17,13 @@ class DoctestConan(ConanFile):
     settings = "os", "arch", "compiler", "build_type"
     no_copy_source = True
     python_requires = "slipway_sources/1.0"
-
-    @property
-    def _sources(self):
-        return self.python_requires["slipway_sources"].module
+    python_requires_extend = "slipway_sources.Fetched"
 
     def layout(self):
         basic_layout(self, src_folder="src")
 
-    def package_id(self):
-        self.info.clear()
-        self._sources.identify(self)
-
-    def source(self):
-        self._sources.fetch(self)
-
     def package(self):
-        self._sources.record(self)
+        self._record()
         copy(self, "LICENSE.txt", self.source_folder, str(Path(self.package_folder, "licenses")))
         copy(self, "doctest/doctest.h", self.source_folder, str(Path(self.package_folder, "include")))
 

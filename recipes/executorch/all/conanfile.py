@@ -104,8 +104,7 @@ class ExecutorchConan(ConanFile):
         if done.returncode or not fetched.is_file():
             last = "\n".join((done.stderr or done.stdout).strip().splitlines()[-5:])
             raise ConanException(f"pip could not fetch {wheel['file']}:\n{last}\nCheck the network and pip's index.")
-        got = self._sha256(fetched)
-        if got != wheel["sha256"]:
+        if (got := self._sha256(fetched)) != wheel["sha256"]:
             raise ConanException(
                 f"{wheel['file']} is not the file that was pinned: its sha256 is {got}, "
                 f"conandata.yml says {wheel['sha256']}. Do not use it; look at what pip's index serves."

@@ -19,12 +19,9 @@ class FlatbuffersConan(ConanFile):
     options = {"flatc": [True, False]}
     default_options = {"flatc": False}
     python_requires = "slipway_sources/1.0"
+    python_requires_extend = "slipway_sources.Fetched"
     # The headers are all a program needs that reads and verifies buffers. flatc runs on the machine that builds:
     # take it as a tool, tool_requires("flatbuffers/<host_version>", options={"flatc": True}).
-
-    @property
-    def _sources(self):
-        return self.python_requires["slipway_sources"].module
 
     def layout(self):
         cmake_layout(self, src_folder="src")
@@ -33,14 +30,11 @@ class FlatbuffersConan(ConanFile):
         if not self.info.options.flatc:
             self.info.settings.clear()
         self.info.conf.clear()
-        self._sources.identify(self)
+        super().package_id()
 
     def validate(self):
         if self.settings.get_safe("compiler.cppstd"):
             check_min_cppstd(self, 11)
-
-    def source(self):
-        self._sources.fetch(self)
 
     def generate(self):
         toolchain = CMakeToolchain(self)
@@ -61,7 +55,7 @@ class FlatbuffersConan(ConanFile):
             cmake.build(target="flatc")
 
     def package(self):
-        self._sources.record(self)
+        self._record()
         copy(self, "LICENSE", self.source_folder, str(Path(self.package_folder, "licenses")))
         headers = str(Path(self.source_folder, "include"))
         copy(self, "flatbuffers/*.h", headers, str(Path(self.package_folder, "include")))

@@ -19,18 +19,15 @@ class KleidiaiConan(ConanFile):
     options = {"fPIC": [True, False]}
     default_options = {"fPIC": True}
     python_requires = "slipway_sources/1.0"
+    python_requires_extend = "slipway_sources.Fetched"
     exports_sources = "fortify/*"
     implements = ["auto_shared_fpic"]
     languages = ["C"]
 
     @property
-    def _sources(self):
-        return self.python_requires["slipway_sources"].module
-
-    @property
     def _compiled(self):
         """Whether the sources are Debian's, compiled already."""
-        return self._sources.chosen(self) == "debian"
+        return self._place == "debian"
 
     def layout(self):
         cmake_layout(self, src_folder="src")
@@ -43,12 +40,6 @@ class KleidiaiConan(ConanFile):
                 f"Debian's KleidiAI is compiled for Linux: for {self.settings.os}, kleidiai/cci.20241108 builds it "
                 "from upstream's git (user.slipway:sources=git)"
             )
-
-    def package_id(self):
-        self._sources.identify(self)
-
-    def source(self):
-        self._sources.fetch(self)
 
     def generate(self):
         toolchain = CMakeToolchain(self)
@@ -66,7 +57,7 @@ class KleidiaiConan(ConanFile):
             cmake.build(target="kleidiai")
 
     def package(self):
-        self._sources.record(self)
+        self._record()
         package, files = Path(self.package_folder), Path(self.source_folder)
         for pattern in ("*.a", "*.lib"):
             copy(self, pattern, self.build_folder, str(package / "lib"), keep_path=False)

@@ -46,18 +46,14 @@ class OnnxruntimeConan(ConanFile):
         if self.settings.get_safe("compiler.cppstd"):
             check_min_cppstd(self, 17)
 
-    @property
-    def _sources(self):
-        return self.python_requires["slipway_sources"].module
-
     def build(self):
         # Not in source(), which knows no architecture: while a mirror has one architecture's lists half-updated, the
         # others' packages can be made.
-        suite = self._packages["suite"]
+        suite, sources = self._packages["suite"], self.python_requires["slipway_sources"].module
         for file, sha256 in self._packages[str(self.settings.arch)].items():
-            package = self._sources.debian_file(self, suite, file.partition("_")[0], file, sha256)
+            package = sources.debian_file(self, suite, file.partition("_")[0], file, sha256)
             with tempfile.TemporaryDirectory(dir=self.build_folder) as held:
-                tarball = self._sources.deb_data(package, Path(held))
+                tarball = sources.deb_data(package, Path(held))
                 unzip(self, str(tarball), destination=str(Path(self.build_folder) / "debian"))
 
     def package(self):

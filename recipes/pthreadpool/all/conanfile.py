@@ -3,7 +3,7 @@ from pathlib import Path
 from conan import ConanFile
 from conan.errors import ConanInvalidConfiguration
 from conan.tools.cmake import CMake, CMakeDeps, CMakeToolchain, cmake_layout
-from conan.tools.files import apply_conandata_patches, copy, export_conandata_patches, save
+from conan.tools.files import copy, export_conandata_patches, save
 
 required_conan_version = ">=2.4"
 
@@ -23,16 +23,9 @@ class PthreadpoolConan(ConanFile):
     }
     default_options = {"shared": False, "fPIC": True, "sync_primitive": "default"}
     python_requires = "slipway_sources/1.0"
+    python_requires_extend = "slipway_sources.Fetched"
     implements = ["auto_shared_fpic"]
     languages = ["C"]
-
-    @property
-    def _sources(self):
-        return self.python_requires["slipway_sources"].module
-
-    @property
-    def _packages(self):
-        return Path(self.generators_folder, "packages.cmake")
 
     def export_sources(self):
         export_conandata_patches(self)
@@ -48,13 +41,6 @@ class PthreadpoolConan(ConanFile):
     def requirements(self):
         self.requires("fxdiv/cci.20200417")
 
-    def package_id(self):
-        self._sources.identify(self)
-
-    def source(self):
-        self._sources.fetch(self)
-        apply_conandata_patches(self)
-
     def generate(self):
         CMakeDeps(self).generate()
         toolchain = CMakeToolchain(self)
@@ -66,8 +52,9 @@ class PthreadpoolConan(ConanFile):
         # The profile decides about ccache, and FXdiv is a package of its own: nothing is looked for or downloaded.
         variables["CCACHE_BINARY"] = "OFF"
         variables["FXDIV_SOURCE_DIR"] = self.dependencies["fxdiv"].package_folder.replace("\\", "/")
-        variables["CMAKE_PROJECT_pthreadpool_INCLUDE"] = self._packages.as_posix()
-        save(self, self._packages, "find_package(fxdiv CONFIG REQUIRED)\n")
+        packages = Path(self.generators_folder, "packages.cmake")
+        variables["CMAKE_PROJECT_pthreadpool_INCLUDE"] = packages.as_posix()
+        save(self, packages, "find_package(fxdiv CONFIG REQUIRED)\n")
         toolchain.generate()
 
     def build(self):
@@ -76,7 +63,7 @@ class PthreadpoolConan(ConanFile):
         cmake.build(target="pthreadpool")
 
     def package(self):
-        self._sources.record(self)
+        self._record()
         CMake(self).install()
         copy(self, "LICENSE", self.source_folder, str(Path(self.package_folder, "licenses")))
 

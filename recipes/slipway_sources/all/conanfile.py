@@ -21,7 +21,7 @@ from pathlib import Path
 
 from conan import ConanFile
 from conan.errors import ConanException
-from conan.tools.files import copy, unzip
+from conan.tools.files import apply_conandata_patches, copy, unzip
 
 required_conan_version = ">=2.4"
 
@@ -37,51 +37,6 @@ def preferred(recipe):
     if wanted == "auto":
         return "debian" if recipe.conf.get(FETCH, check_type=list, default=[]) else "git"
     return wanted
-
-
-def chosen(recipe):
-    """`debian` or `git`: where this recipe's sources come from."""
-    wanted = preferred(recipe)
-    places = recipe.conan_data["sources"][str(recipe.version)]
-    if wanted not in places:
-        if recipe.conf.get(SOURCES, default="auto") == "auto":
-            return next(iter(places))
-        raise ConanException(
-            f"{recipe.ref}: its sources are not to be had from {wanted}, only from {', '.join(places)}"
-        )
-    return wanted
-
-
-def fetch(recipe):
-    """Fill the source folder, from `source()`; a record of where the files came from is left in it."""
-    place = chosen(recipe)
-    pins = recipe.conan_data["sources"][str(recipe.version)][place]
-    folder = Path(recipe.source_folder)
-    if place == "debian":
-        unpack(recipe, debian_file(recipe, **pins), folder)
-    else:
-        pins = {**pins, "url": recipe.conf.get(f"{GIT_URL}.{recipe.name}", default=pins["url"])}
-        git_commit(recipe, folder, **pins)
-    (folder / RECORD).write_text(json.dumps({"place": place, **pins}) + "\n", encoding="utf-8")
-
-
-def identify(recipe):
-    """From `package_id()`: packages of one place are not taken for those of another."""
-    recipe.info.conf.define(SOURCES, chosen(recipe))
-
-
-def record(recipe):
-    """From `package()`: the record goes into the package, beside the licences.
-
-    The source folder serves all packages of a recipe's revision, so a changed mind finds the old place's files in it.
-    """
-    found = json.loads((Path(recipe.source_folder) / RECORD).read_text(encoding="utf-8"))["place"]
-    if found != chosen(recipe):
-        raise ConanException(
-            f"the sources in Conan's cache came from {found}, {SOURCES} says {chosen(recipe)}: "
-            f"conan cache clean {recipe.ref} --source"
-        )
-    copy(recipe, RECORD, recipe.source_folder, str(Path(recipe.package_folder, "licenses")))
 
 
 def debian_file(recipe, suite, package, file, sha256):
@@ -175,6 +130,56 @@ def deb_data(path, folder):
             f"{path.name} is not a whole Debian package: {done.stderr.decode(errors='replace').strip()}"
         )
     return tarball
+
+
+class Fetched:
+    """What a recipe extends whose sources are fetched from there, and patched where conandata.yml says so."""
+
+    @property
+    def _place(self):
+        """`debian` or `git`: where this recipe's sources come from."""
+        wanted = preferred(self)
+        places = self.conan_data["sources"][str(self.version)]
+        if wanted not in places:
+            if self.conf.get(SOURCES, default="auto") == "auto":
+                return next(iter(places))
+            raise ConanException(
+                f"{self.ref}: its sources are not to be had from {wanted}, only from {', '.join(places)}"
+            )
+        return wanted
+
+    def package_id(self):
+        if self.package_type == "header-library":
+            self.info.clear()
+        # Packages of one place are not taken for those of another.
+        self.info.conf.define(SOURCES, self._place)
+
+    def source(self):
+        """Fill the source folder; a record of where the files came from is left in it."""
+        place, folder = self._place, Path(self.source_folder)
+        pins = self.conan_data["sources"][str(self.version)][place]
+        if place == "debian":
+            unpack(self, debian_file(self, **pins), folder)
+        else:
+            pins = {**pins, "url": self.conf.get(f"{GIT_URL}.{self.name}", default=pins["url"])}
+            git_commit(self, folder, **pins)
+        (folder / RECORD).write_text(json.dumps({"place": place, **pins}) + "\n", encoding="utf-8")
+        if "patches" in self.conan_data:
+            apply_conandata_patches(self)
+
+    def _record(self):
+        """From `package()`: the record goes into the package, beside the licences.
+
+        The source folder serves all packages of a recipe's revision, so a changed mind finds the old place's files in
+        it.
+        """
+        found = json.loads((Path(self.source_folder) / RECORD).read_text(encoding="utf-8"))["place"]
+        if found != self._place:
+            raise ConanException(
+                f"the sources in Conan's cache came from {found}, {SOURCES} says {self._place}: "
+                f"conan cache clean {self.ref} --source"
+            )
+        copy(self, RECORD, self.source_folder, str(Path(self.package_folder, "licenses")))
 
 
 class SlipwaySourcesConan(ConanFile):

@@ -6,7 +6,7 @@ from conan import ConanFile
 from conan.errors import ConanInvalidConfiguration
 from conan.tools.build import check_min_cppstd
 from conan.tools.cmake import CMake, CMakeDeps, CMakeToolchain, cmake_layout
-from conan.tools.files import apply_conandata_patches, copy, export_conandata_patches, save
+from conan.tools.files import copy, export_conandata_patches, save
 
 required_conan_version = ">=2.4"
 
@@ -51,15 +51,8 @@ class XnnpackConan(ConanFile):
         "kleidiai": True,
     }
     python_requires = "slipway_sources/1.0"
+    python_requires_extend = "slipway_sources.Fetched"
     implements = ["auto_shared_fpic"]
-
-    @property
-    def _sources(self):
-        return self.python_requires["slipway_sources"].module
-
-    @property
-    def _packages(self):
-        return Path(self.generators_folder, "packages.cmake")
 
     @property
     def _kleidiai(self):
@@ -70,7 +63,7 @@ class XnnpackConan(ConanFile):
             del self.options.fPIC
         if self.settings.arch != "armv8":
             del self.options.kleidiai
-        elif self.settings.os not in ("Linux", "Android") and self._sources.chosen(self) != "git":
+        elif self.settings.os not in ("Linux", "Android") and self._place != "git":
             # Debian's KleidiAI is compiled for Linux; other systems need it from upstream's git.
             self.options.kleidiai = False
 
@@ -87,20 +80,13 @@ class XnnpackConan(ConanFile):
         self.requires("cpuinfo/cci.20250905")
         self.requires("fxdiv/cci.20200417")
         if self._kleidiai:
-            self.requires(f"kleidiai/{'cci.20241108' if self._sources.chosen(self) == 'git' else '1.32.0'}")
+            self.requires(f"kleidiai/{'cci.20241108' if self._place == 'git' else '1.32.0'}")
 
     def validate(self):
         if self.settings.get_safe("compiler.cppstd"):
             check_min_cppstd(self, 14)
         if self.settings.os == "Windows" and self.options.shared:
             raise ConanInvalidConfiguration("upstream's XNNPACK exports no symbols from a DLL: shared=False")
-
-    def package_id(self):
-        self._sources.identify(self)
-
-    def source(self):
-        self._sources.fetch(self)
-        apply_conandata_patches(self)
 
     def generate(self):
         CMakeDeps(self).generate()
@@ -132,10 +118,11 @@ class XnnpackConan(ConanFile):
         # The packages' own targets are there before upstream looks for its dependencies: nothing is downloaded, and
         # what upstream defines for XNNPACK alone (NOMINMAX on Windows) does not reach them.
         variables["XNNPACK_USE_SYSTEM_LIBS"] = True
-        variables["CMAKE_PROJECT_XNNPACK_INCLUDE"] = self._packages.as_posix()
+        included = Path(self.generators_folder, "packages.cmake")
+        variables["CMAKE_PROJECT_XNNPACK_INCLUDE"] = included.as_posix()
         names = ["pthreadpool", "cpuinfo", "fxdiv", *(["KleidiAI"] if self._kleidiai else [])]
         packages = "".join(f"find_package({name} CONFIG REQUIRED)\n" for name in names)
-        save(self, self._packages, packages + ("" if self.settings.compiler == "msvc" else _LAYERS))
+        save(self, included, packages + ("" if self.settings.compiler == "msvc" else _LAYERS))
         # Upstream adds this folder's include/ besides, even where the target has its own.
         variables["CPUINFO_SOURCE_DIR"] = Path(self.dependencies["cpuinfo"].package_folder).as_posix()
         # The profile decides about ccache; upstream's scripts run with the Python that runs Conan.
@@ -171,7 +158,7 @@ class XnnpackConan(ConanFile):
         cmake.build()
 
     def package(self):
-        self._sources.record(self)
+        self._record()
         CMake(self).install()
         package = Path(self.package_folder)
         copy(self, "LICENSE", self.source_folder, str(package / "licenses"))

@@ -27,10 +27,7 @@ class XnnpackInternalsConan(ConanFile):
     settings = "os", "arch", "compiler", "build_type"
     no_copy_source = True
     python_requires = "slipway_sources/1.0"
-
-    @property
-    def _sources(self):
-        return self.python_requires["slipway_sources"].module
+    python_requires_extend = "slipway_sources.Fetched"
 
     def layout(self):
         basic_layout(self, src_folder="src")
@@ -39,15 +36,8 @@ class XnnpackInternalsConan(ConanFile):
         # Of the same version: another library's operators lie otherwise in memory.
         self.requires(f"xnnpack/{self.version}", transitive_headers=True, transitive_libs=True)
 
-    def package_id(self):
-        self.info.clear()
-        self._sources.identify(self)
-
-    def source(self):
-        self._sources.fetch(self)
-
     def package(self):
-        self._sources.record(self)
+        self._record()
         source, package = Path(self.source_folder), Path(self.package_folder)
         copy(self, "LICENSE", str(source), str(package / "licenses"))
         copy(self, "xnnpack/*.h", str(source / "src"), str(package / "include"))
