@@ -35,10 +35,8 @@ def enter() -> None:
     if bootstrap.stamp(venv(), "core").is_file():
         return
     own = Path(os.environ.get("SLIPWAY_VENV") or ROOT / ".venv")
-    if not bootstrap.is_installed(own, "core"):
-        code = _started(["--bootstrap", "core", os.fspath(own)]).wait()
-        if code:
-            raise SystemExit(code)
+    if not bootstrap.is_installed(own, "core") and (code := _started(["--bootstrap", "core", os.fspath(own)]).wait()):
+        raise SystemExit(code)
     python = os.fspath(own / "bin" / "python")
     os.execv(python, [python, "-S", os.fspath(ROOT / "core" / "cli" / "start.py"), *sys.argv[1:]])  # noqa: S606 - argv, no shell
 

@@ -78,8 +78,7 @@ def program() -> Path:
     zig, pinned = program_path(), table()["ziglang"]
 
     def make(new: Path) -> None:
-        said = f"fetching zig {pinned['version']} (about {pinned['megabytes']} MB, once)"
-        with console.step(said) as shown:
+        with console.step(f"fetching zig {pinned['version']} (about {pinned['megabytes']} MB, once)") as shown:
             _install(new, f"ziglang=={pinned['version']}", pinned["sha256"][_host()], shown)
             shown.outcome = f"zig {pinned['version']} is ready"
 

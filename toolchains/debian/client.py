@@ -267,8 +267,7 @@ def _moment(text: str | None) -> float | None:
 
 def _checked() -> bool:
     """Whether this system's apt looks at the end of a list's validity."""
-    said = apts_setting("Acquire::Check-Valid-Until").lower()
-    return said not in ("false", "no", "0", "off", "without", "disable")
+    return apts_setting("Acquire::Check-Valid-Until").lower() not in ("false", "no", "0", "off", "without", "disable")
 
 
 def check_age(suite: str, new: Release, kept: Release | None, now: float) -> None:

@@ -190,16 +190,14 @@ class Closure:
         Raises:
             ArchiveError: something that one of them needs is not in the list.
         """
-        for package in packages:
-            self.chosen[package.name] = package
+        self.chosen |= {package.name: package for package in packages}
         waiting = list(packages)
         while waiting:
             package = waiting.pop(0)
             for group in package.depends:
                 if any(self._met(one) for one in group):
                     continue
-                found = self._choose(group)
-                if found is None:
+                if (found := self._choose(group)) is None:
                     words = " or ".join(one.name for one in group)
                     raise ArchiveError(
                         f"Debian {self._suite} lacks something that {package.name} needs.", words, _ABSENT, absent=True

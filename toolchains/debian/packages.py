@@ -177,7 +177,9 @@ def tree(
     def make(new: Path) -> None:
         files = fetch(suite, arch, packages, closure)
         unpack(files, new, keep)
-        write_json(new / _STAMP, {"packages": _names(files)})
+        write_json(
+            new / _STAMP, {"packages": dict(sorted(Item("", file.name, 0, "").spec.split("=", 1) for file in files))}
+        )
 
     return sealed.made(root, f"debian-tree-{suite}-{arch}-{root.name.rpartition('-')[2]}", make)
 
@@ -190,11 +192,6 @@ def tree_root(
     if keep:
         key = sha256_bytes(json.dumps([key, sorted(keep)]).encode())[:16]
     return cache_dir("debian", f"{suite}-{arch}", "trees") / f"{name or packages[0].split('=')[0]}-{key}"
-
-
-def _names(files: Sequence[Path]) -> dict[str, str]:
-    pairs = (Item("", file.name, 0, "").spec.split("=", 1) for file in files)
-    return dict(sorted((package, version) for package, version in pairs))
 
 
 def versions(root: Path) -> dict[str, str]:
