@@ -429,9 +429,8 @@ def remember(key: str, seconds: float) -> None:
     times = _times()
     times.pop(key[:_KEY], None)
     times[key[:_KEY]] = round(seconds, 2)
-    newest = dict(list(times.items())[-_KEPT:])
     with contextlib.suppress(OSError, SlipwayError):
         file = _file()
         temporary = file.with_name(f".{file.name}.{os.getpid()}.{threading.get_ident()}.tmp")
-        temporary.write_text(json_text(newest) + "\n", encoding="utf-8")
+        temporary.write_text(json_text(dict(list(times.items())[-_KEPT:])) + "\n", encoding="utf-8")
         temporary.replace(file)

@@ -273,9 +273,8 @@ def ensure_export() -> None:
         done = subprocess.run([sys.executable, "-I", "-c", "import torch"], capture_output=True, text=True, check=False)
         if done.returncode:
             bootstrap.stamp(here, "export").unlink(missing_ok=True)
-            last = done.stderr.strip().splitlines()[-1:]
             raise HostError(
-                f"The installed torch does not run here: {' '.join(last)}",
+                f"The installed torch does not run here: {' '.join(done.stderr.strip().splitlines()[-1:])}",
                 "a library that it needs is not on this machine, or its processor is too old",
                 "install that library with the system's packages, then the same command again",
             )

@@ -343,8 +343,7 @@ def fetch(wheel: Wheel, doing: Installation) -> Path:
         """What pip said; empty if it has the file."""
         listing, asked = folder / "listing.txt", folder / "asked"
         listing.write_text(f"{source} --hash=sha256:{wheel.sha256}\n", encoding="utf-8")
-        said = doing.pip([*pip_words(doing.python, "download"), "--dest", str(asked), "-r", str(listing)], 1)
-        if said:
+        if said := doing.pip([*pip_words(doing.python, "download"), "--dest", str(asked), "-r", str(listing)], 1):
             explain_disk(said, folder)
         else:
             (asked / wheel.file).replace(file)

@@ -130,7 +130,6 @@ def offers(job: Job, folder: Path) -> Offers:
 
 def entries(folder: Path) -> tuple[FileEntry, ...]:
     """Every file in ``folder`` but its manifest, with size and digest."""
-    files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != MANIFEST)
     return tuple(
         FileEntry(
             path=file.relative_to(folder).as_posix(),
@@ -138,7 +137,7 @@ def entries(folder: Path) -> tuple[FileEntry, ...]:
             sha256=sha256_file(file),
             executable=os.access(file, os.X_OK),
         )
-        for file in files
+        for file in sorted(file for file in folder.rglob("*") if file.is_file() and file.name != MANIFEST)
     )
 
 

@@ -91,8 +91,7 @@ def probed(folder: Path) -> str:
     """The GLIBC version from which on the probe accepts a device's C library: what it and its libraries need."""
     probe = folder / _PROBE
     loaded = [probe, *inspect.closure(probe, folder / "lib")]
-    versions = (inspect.read(file).versions.get("GLIBC", "") for file in loaded)
-    return inspect.newest(version for version in versions if version)
+    return inspect.newest(inspect.read(file).versions.get("GLIBC", "") for file in loaded)
 
 
 def needs(folder: Path, plain: Needs) -> Needs:

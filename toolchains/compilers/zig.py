@@ -63,8 +63,7 @@ def program_path() -> Path:
     Raises:
         HostError: none is pinned for this machine.
     """
-    digest = table()["ziglang"]["sha256"].get(_host())
-    if digest is None:
+    if (digest := table()["ziglang"]["sha256"].get(_host())) is None:
         raise HostError(f"There is no pinned zig for {_host()}.", "", "add its wheel's sha256 to toolchains/tools.toml")
     return cache_dir("tools") / f"ziglang-{pinned_version()}-{digest[:12]}" / "ziglang" / "zig"
 

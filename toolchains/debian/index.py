@@ -206,8 +206,7 @@ class Closure:
                 waiting.append(found)
 
     def _met(self, wanted: Relation) -> bool:
-        have = self.chosen.get(wanted.name)
-        if have is not None and satisfies(have.version, wanted):
+        if (have := self.chosen.get(wanted.name)) and satisfies(have.version, wanted):
             return True
         return any(self.chosen.get(package.name) == package for package in self._index.providers(wanted))
 
@@ -221,15 +220,13 @@ class Closure:
         return None
 
     def _fits(self, package: Package) -> bool:
-        if package.name in self.chosen:
-            return False
-        return not any(self._against(one, package) for one in package.conflicts) and not any(
-            self._names(one, package) for other in self.chosen.values() for one in other.conflicts if other != package
+        return package.name not in self.chosen and not any(
+            self._against(package, other) or self._against(other, package) for other in self.chosen.values()
         )
 
-    def _against(self, conflict: Relation, package: Package) -> bool:
-        return any(other.name != package.name and self._names(conflict, other) for other in self.chosen.values())
-
     @staticmethod
-    def _names(conflict: Relation, package: Package) -> bool:
-        return satisfies(package.version, conflict) if conflict.name == package.name else package.gives(conflict)
+    def _against(one: Package, other: Package) -> bool:
+        return any(
+            satisfies(other.version, conflict) if conflict.name == other.name else other.gives(conflict)
+            for conflict in one.conflicts
+        )

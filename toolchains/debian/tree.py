@@ -82,8 +82,7 @@ def _extract_entry(tar: tarfile.TarFile, entry: tarfile.TarInfo, root: Path, pac
             raise _damaged(package, f"{entry.name} is a link to {entry.linkname}")
         path.hardlink_to(root.joinpath(*linked))
     elif entry.isfile():
-        source = tar.extractfile(entry)
-        if source is None:
+        if (source := tar.extractfile(entry)) is None:
             raise _damaged(package, f"{entry.name} has no bytes")
         with path.open("wb") as out:
             shutil.copyfileobj(source, out, 1 << 18)

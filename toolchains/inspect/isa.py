@@ -396,8 +396,7 @@ def scan(target: Target, path: Path) -> Scan:
             read = [scanner.uses(run) for run in function.runs]
             functions += 1
             instructions += sum(count for count, _ in read)
-            above = [use for _, uses in read for use in uses if use.feature not in floor]
-            if not above:
+            if not (above := [use for _, uses in read for use in uses if use.feature not in floor]):
                 continue
             mode = _ARCHITECTURE[function.runs[0].mode]
             allowed = rules.allowed(mode, function.names, function.file) if has else None

@@ -136,14 +136,13 @@ def read(path: Path, data: bytes, member: str, here: tuple[str, ...]) -> Binary:
             _arm(elf, _attributes(elf)) if name == "EM_ARM" else (_MACHINES.get(name, str(name)), "none")
         )
         with_level = b".note.gnu.property" in data and name in {"EM_X86_64", "EM_386"}
-        inside = _inside(elf, [text for text in here if text.encode() in data])
         return Binary(
             path,
             machine,
             float_abi,
             member=member,
             level=_level(elf) if with_level else "",
-            paths=tuple(sorted(set(inside))),
+            paths=tuple(sorted(set(_inside(elf, [text for text in here if text.encode() in data])))),
             **facts,
         )
     except (ELFError, *_DAMAGE) as error:

@@ -109,8 +109,7 @@ def elf(data: bytes) -> Symbols:
         ValueError: damaged; or another error of lief's.
     """
     with quietly():
-        item = lief.ELF.parse(data, _elf_config())
-        if item is None:
+        if (item := lief.ELF.parse(data, _elf_config())) is None:
             raise ValueError("its headers make no sense")
         return _elf(data, item)
 
@@ -158,8 +157,7 @@ def macho(data: bytes) -> Symbols:
         ValueError: damaged; or another error of lief's.
     """
     with quietly():
-        file = lief.MachO.parse(data, lief.MachO.ParserConfig.quick)
-        if file is None:
+        if (file := lief.MachO.parse(data, lief.MachO.ParserConfig.quick)) is None:
             raise ValueError("its headers make no sense")
         # Its parts live as long as it does.
         read = [_macho(data, file.at(index)) for index in range(file.size)]
@@ -231,8 +229,7 @@ def pe(data: bytes) -> Symbols:
 
 
 def _coff(data: bytes, machine: int, offset: int, count: int, symbols: tuple[int, int, str]) -> Symbols:
-    mode = _COFF_MODES.get(machine)
-    if mode is None:
+    if (mode := _COFF_MODES.get(machine)) is None:
         return Symbols([], named=True)
     sections: dict[int, Section] = {}
     for index, row in enumerate(_table(data, offset, count, "<8sIIIIIIHHI"), 1):
