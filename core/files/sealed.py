@@ -132,7 +132,7 @@ def made(folder: Path, lock: str, make: Callable[[Path], None]) -> Path:
     if not whole(folder):
         with locked(lock):
             if not whole(folder):
-                if changed := damage(folder) if (folder / SEAL).is_file() else []:
+                if (folder / SEAL).is_file() and (changed := damage(folder)):
                     some = ", ".join(changed[:3])
                     console.note(f"making {folder.name} again: something has changed {some} in the cache")
                 with new_folder(folder) as new:

@@ -174,9 +174,8 @@ def tree(
     def make(new: Path) -> None:
         files = fetch(suite, arch, packages, closure)
         unpack(files, new, keep)
-        write_json(
-            new / _STAMP, {"packages": dict(sorted(Item("", file.name, 0, "").spec.split("=", 1) for file in files))}
-        )
+        names = sorted(Item("", file.name, 0, "").spec.split("=", 1) for file in files)
+        write_json(new / _STAMP, {"packages": dict(names)})
 
     return sealed.made(root, f"debian-tree-{suite}-{arch}-{root.name.rpartition('-')[2]}", make)
 

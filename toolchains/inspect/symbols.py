@@ -253,6 +253,7 @@ def _coff(data: bytes, machine: int, offset: int, count: int, symbols: tuple[int
             long = short[:4] == b"\0\0\0\0"
             name = _text(strings, int.from_bytes(short[4:], "little")) if long else _text(short, 0)
             if name and not name.startswith("."):  # sections' own symbols, and labels
+                # 32-bit Windows puts an underscore before C's names.
                 section.start(section.address + value, name.removeprefix("_") if mode == "x86" else name)
     return Symbols(list(sections.values()), bool(rows))
 
