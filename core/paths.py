@@ -61,8 +61,7 @@ def cache_dir(*parts: str) -> Path:
     """
     if parts and parts[0] not in CACHE_PARTS:
         raise KeyError(f"{parts[0]} is not in CACHE_PARTS")
-    base = os.environ.get("SLIPWAY_CACHE")
-    if base:
+    if base := os.environ.get("SLIPWAY_CACHE"):
         try:
             root = Path(base).expanduser().absolute()
         except RuntimeError as error:  # ~name of an unknown user

@@ -32,12 +32,8 @@ MOST_LETTERS = 1200
 
 def plain(text: str) -> str:
     """``text`` with every character that a terminal would not print as an escape; tabs and line feeds stay."""
-    shown = _UNSAFE.sub(_escape, text.replace("\r\n", "\n"))
+    shown = _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text.replace("\r\n", "\n"))
     return _COMMAND.sub(r":\\x3a", shown).replace("##[", r"##\x5b")
-
-
-def _escape(match: re.Match[str]) -> str:
-    return match[0].encode("unicode_escape").decode("ascii")
 
 
 def one_line(text: str, most: int = 200) -> str:

@@ -76,8 +76,7 @@ def _said(argv: Sequence[str | Path]) -> tuple[bool, str]:
 
 def _library(said: str) -> str:
     """What to install if a program lacks a library of the system's, which a wheel does not bring."""
-    found = re.search(r"(\S+): cannot open shared object file", said)
-    if not found:
+    if not (found := re.search(r"(\S+): cannot open shared object file", said)):
         return ""
     package = " (Debian: libstdc++6)" if found[1] == "libstdc++.so.6" else ""
     return f"install {found[1]} with your distribution's packages{package}; then ./inv doctor"

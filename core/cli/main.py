@@ -108,13 +108,12 @@ def _foreseen(error: BaseException, program: Slipway, words: list[str]) -> Slipw
         return UsageError("There are no tasks here.", str(error), "./inv, which finds them from any folder")
     settings = (exceptions.UncastableEnvVar, exceptions.AmbiguousEnvVar, exceptions.UnknownFileType)
     if isinstance(error, (*settings, yaml.YAMLError, ValueError, TypeError)) and not _in_a_task(error):
-        cause = " ".join(str(error).split())
         if mark := getattr(error, "problem_mark", None):
             found = f"{getattr(error, 'problem', '')}; a bracket, a quote, a blank or a colon may be missing"
             return ConfigError(f"{mark.name} is not YAML, line {mark.line + 1}.", found, f"correct {mark.name}")
         return ConfigError(
             "An option, a variable INVOKE_... or a file invoke.yaml has a value of the wrong kind.",
-            cause,
+            " ".join(str(error).split()),
             "./inv TASK --help, and look at env | grep INVOKE_ and ~/.invoke.yaml",
         )
     return None

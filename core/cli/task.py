@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import sys
@@ -28,12 +29,10 @@ def _kept(error: BaseException) -> str:
     name = f"defect-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
     folders: list[Callable[[], Path]] = [lambda: cache_dir("logs"), lambda: Path(tempfile.mkdtemp(prefix="slipway-"))]
     for folder in folders:
-        try:
+        with contextlib.suppress(OSError, SlipwayError):
             file = folder() / name
             file.write_text(text, encoding="utf-8", errors="backslashreplace")
-        except (OSError, SlipwayError):
-            continue
-        return str(file)
+            return str(file)
     return ""
 
 

@@ -181,9 +181,9 @@ class Step:
 
 
 @contextlib.contextmanager
-def step(text: str, key: str = "", *, announce: bool = True, stream: TextIO | None = None) -> Iterator[Step]:
+def step(text: str, key: str = "", *, announce: bool = True) -> Iterator[Step]:
     """Show the block as one step on stderr; see `begin`."""
-    made = begin(text, key, announce=announce, stream=stream)
+    made = begin(text, key, announce=announce)
     try:
         yield made
     except BaseException:
@@ -299,8 +299,7 @@ def _show(console: Console, made: Step) -> None:
             _screens[console] = (_progress(console), [])
         progress, steps = _screens[console]
         # The first step of a first deploy is the whole of it.
-        task = progress.add_task("", total=made.total, step=made, visible=not (_whole and steps))
-        made._shown = (progress, task)
+        made._shown = (progress, progress.add_task("", total=made.total, step=made, visible=not (_whole and steps)))
         steps.append(made)
         if len(steps) == 1 and not _pauses:
             progress.start()
@@ -430,9 +429,8 @@ def remember(key: str, seconds: float) -> None:
     times = _times()
     times.pop(key[:_KEY], None)
     times[key[:_KEY]] = round(seconds, 2)
-    newest = dict(list(times.items())[-_KEPT:])
     with contextlib.suppress(OSError, SlipwayError):
         file = _file()
         temporary = file.with_name(f".{file.name}.{os.getpid()}.{threading.get_ident()}.tmp")
-        temporary.write_text(json_text(newest) + "\n", encoding="utf-8")
+        temporary.write_text(json_text(dict(list(times.items())[-_KEPT:])) + "\n", encoding="utf-8")
         temporary.replace(file)

@@ -15,18 +15,18 @@ def three(value: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _scaled(value: float, step: float, units: Sequence[str]) -> str:
+def _scaled(value: float, units: Sequence[str]) -> str:
     at = 0
-    while abs(float(three(value))) >= step and at < len(units) - 1:
-        value, at = value / step, at + 1
+    while abs(float(three(value))) >= 1000 and at < len(units) - 1:
+        value, at = value / 1000, at + 1
     return f"{three(value)} {units[at]}"
 
 
 def duration(ms: float) -> str:
     """Milliseconds as ``7.4 µs``, ``12.3 ms`` or ``6.9 s``."""
     if 0 < abs(ms) < 1:
-        return _scaled(ms * 1e6, 1000, ("ns", "µs", "ms"))
-    return _scaled(ms, 1000, ("ms", "s")) if math.isfinite(ms) else f"{ms} ms"
+        return _scaled(ms * 1e6, ("ns", "µs", "ms"))
+    return _scaled(ms, ("ms", "s")) if math.isfinite(ms) else f"{ms} ms"
 
 
 def elapsed(seconds: float) -> str:
@@ -52,7 +52,7 @@ def clock(seconds: float) -> str:
 
 def size(count: float | None) -> str:
     """Bytes as ``10 MB`` (decimal units); empty for nothing."""
-    return _scaled(float(count), 1000, ("B", "kB", "MB", "GB", "TB")) if count else ""
+    return _scaled(float(count), ("B", "kB", "MB", "GB", "TB")) if count else ""
 
 
 def counted(count: int, word: str) -> str:

@@ -35,10 +35,8 @@ def enter() -> None:
     if bootstrap.stamp(venv(), "core").is_file():
         return
     own = Path(os.environ.get("SLIPWAY_VENV") or ROOT / ".venv")
-    if not bootstrap.is_installed(own, "core"):
-        code = _started(["--bootstrap", "core", os.fspath(own)]).wait()
-        if code:
-            raise SystemExit(code)
+    if not bootstrap.is_installed(own, "core") and (code := _started(["--bootstrap", "core", os.fspath(own)]).wait()):
+        raise SystemExit(code)
     python = os.fspath(own / "bin" / "python")
     os.execv(python, [python, "-S", os.fspath(ROOT / "core" / "cli" / "start.py"), *sys.argv[1:]])  # noqa: S606 - argv, no shell
 
@@ -275,9 +273,8 @@ def ensure_export() -> None:
         done = subprocess.run([sys.executable, "-I", "-c", "import torch"], capture_output=True, text=True, check=False)
         if done.returncode:
             bootstrap.stamp(here, "export").unlink(missing_ok=True)
-            last = done.stderr.strip().splitlines()[-1:]
             raise HostError(
-                f"The installed torch does not run here: {' '.join(last)}",
+                f"The installed torch does not run here: {' '.join(done.stderr.strip().splitlines()[-1:])}",
                 "a library that it needs is not on this machine, or its processor is too old",
                 "install that library with the system's packages, then the same command again",
             )

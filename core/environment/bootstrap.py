@@ -209,8 +209,7 @@ def _pip_of_debian(folder: Path) -> Path:
             hint,
         )
     subprocess.run(["dpkg-deb", "-x", str(files[0]), str(folder)], check=True, capture_output=True)
-    wheels = sorted(folder.glob("usr/share/python-wheels/pip-*.whl"))
-    if not wheels:
+    if not (wheels := sorted(folder.glob("usr/share/python-wheels/pip-*.whl"))):
         raise HostError("This Python cannot make virtual environments.", "Debian's pip package holds no wheel", hint)
     return wheels[0]
 

@@ -178,6 +178,7 @@ class Installation:
         self.venv, self.line, self.scratch = venv, line, scratch
         self.python = venv / "bin" / "python"
         self.log = venv / ".slipway" / "setup.log"
+        self.wheels = venv / ".slipway" / "wheels"
 
     def pip(self, words: list[str], total: int) -> str:
         """Run pip for ``total`` packages, and keep its output in the log; empty if it went well, else what it said."""
@@ -316,12 +317,11 @@ def parted(lines: str) -> tuple[str, Wheel | None]:
     mine = marker(sys.platform, platform.machine(), python)
     found = [Wheel(*match.group(1, 2, 4)) for match in _ADDRESSED.finditer(lines) if match[3] == mine]
     system = f"sys_platform == '{sys.platform}'"
-    others = [match for match in _ADDRESSED.finditer(lines) if match[3].startswith(system)]
+    others = [Wheel(*match.group(1, 2, 4)) for match in _ADDRESSED.finditer(lines) if match[3].startswith(system)]
     if others and not found:
-        wheel = Wheel(*others[0].group(1, 2, 4))
         raise HostError(
-            f"There is no {wheel.pin} for Python {python} on {platform.machine()}.",
-            f"PyTorch's CPU builds are {', '.join(Wheel(*each.group(1, 2, 4)).file for each in others)}",
+            f"There is no {others[0].pin} for Python {python} on {platform.machine()}.",
+            f"PyTorch's CPU builds are {', '.join(each.file for each in others)}",
             "one of these Pythons: SLIPWAY_PYTHON=python3.11 with another SLIPWAY_VENV=FOLDER",
         )
     return _ADDRESSED.sub("", lines), found[0] if found else None
@@ -335,7 +335,7 @@ def fetch(wheel: Wheel, doing: Installation) -> Path:
     Raises:
         HostError: neither has it, or only other bytes.
     """
-    folder = _folder(doing)
+    folder = doing.wheels
     file = folder / wheel.file
     folder.mkdir(parents=True, exist_ok=True)
 
@@ -343,8 +343,7 @@ def fetch(wheel: Wheel, doing: Installation) -> Path:
         """What pip said; empty if it has the file."""
         listing, asked = folder / "listing.txt", folder / "asked"
         listing.write_text(f"{source} --hash=sha256:{wheel.sha256}\n", encoding="utf-8")
-        said = doing.pip([*pip_words(doing.python, "download"), "--dest", str(asked), "-r", str(listing)], 1)
-        if said:
+        if said := doing.pip([*pip_words(doing.python, "download"), "--dest", str(asked), "-r", str(listing)], 1):
             explain_disk(said, folder)
         else:
             (asked / wheel.file).replace(file)
@@ -361,28 +360,23 @@ def fetch(wheel: Wheel, doing: Installation) -> Path:
 
 def done(doing: Installation) -> None:
     """Remove what `fetch` fetched: it is installed."""
-    shutil.rmtree(_folder(doing), ignore_errors=True)
-
-
-def _folder(doing: Installation) -> Path:
-    return doing.venv / ".slipway" / "wheels"
+    shutil.rmtree(doing.wheels, ignore_errors=True)
 
 
 def _explain(wheel: Wheel, said: str, of_address: str, log: Path) -> NoReturn:
     """Raise `HostError`: what pip's sources and the address did, and both ways out."""
     other, found = REFUSED.search(said), REFUSED.search(of_address)
     pips = f"another file of that name, SHA-256 {other[3]}" if other else "no such file"
-    at = wheel.address
     ways = f"put {wheel.address} from another machine into a folder, then PIP_FIND_LINKS=FOLDER and the same command"
     if found:
         raise HostError(
-            f"{wheel.pin} was not installed: {at} has another file than Slipway's lock names.",
+            f"{wheel.pin} was not installed: {wheel.address} has another file than Slipway's lock names.",
             f"its SHA-256 is {found[3]}, not {wheel.sha256}; pip's own sources have {pips}; see {log}",
             f"see what is between, as a proxy; else {ways}",
         )
     why = last_lines(of_address).rpartition("ERROR: ")[2].strip()
     raise HostError(
         f"{wheel.pin} could not be downloaded.",
-        f"{at}: {why}; pip's own sources have {pips}; see {log}",
+        f"{wheel.address}: {why}; pip's own sources have {pips}; see {log}",
         f"the same command again once the network or the proxy (https_proxy) works. Or {ways}",
     )

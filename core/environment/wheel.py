@@ -157,8 +157,7 @@ def below_slipway(source: str, path: str) -> str:
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type not in _STRINGS:
             continue
-        changed = _COMMAND.sub("slipway", _module_names(token))
-        if changed == token.string:
+        if (changed := _COMMAND.sub("slipway", _module_names(token))) == token.string:
             continue
         (first, column), (last, end) = token.start, token.end
         if first == last:

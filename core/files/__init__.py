@@ -199,8 +199,7 @@ def new_folder(path: Path) -> Iterator[Path]:
             raise
 
 
-@contextlib.contextmanager
-def locked(name: str, waiting: str = "") -> Iterator[None]:
+def locked(name: str, waiting: str = "") -> contextlib.AbstractContextManager[None]:
     """Hold the cache-wide lock ``name``: two ``./inv`` at once take turns; a dead holder frees it.
 
     Args:
@@ -209,5 +208,4 @@ def locked(name: str, waiting: str = "") -> Iterator[None]:
     from core.files import locks
     from core.paths import cache_dir
 
-    with locks.held(cache_dir("locks") / f"{name}.lock", waiting):
-        yield
+    return locks.held(cache_dir("locks") / f"{name}.lock", waiting)

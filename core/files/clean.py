@@ -49,14 +49,6 @@ def _clean_dist() -> dict[str, int]:
     return removed
 
 
-def _clean_cache() -> dict[str, int]:
-    root = cache_dir()
-    removed = {str(root / name): _remove(root / name) for name in CACHE_PARTS if (root / name).is_dir()}
-    with contextlib.suppress(OSError):
-        root.rmdir()
-    return removed
-
-
 def clean(*, cache: bool, as_json: bool) -> None:
     """Remove ``dist/``'s contents and, if requested, the shared cache.
 
@@ -67,7 +59,10 @@ def clean(*, cache: bool, as_json: bool) -> None:
     """
     removed = _clean_dist()
     if cache:
-        removed |= _clean_cache()
+        root = cache_dir()
+        removed |= {str(root / name): _remove(root / name) for name in CACHE_PARTS if (root / name).is_dir()}
+        with contextlib.suppress(OSError):
+            root.rmdir()
     if as_json:
         console.print_json([{"path": path, "bytes": size} for path, size in removed.items()])
     elif removed:

@@ -92,8 +92,7 @@ def damage(folder: Path) -> list[str]:
     listing = _listing(folder)
     if _quick(folder) == _summary(listing):
         return []
-    known = _read(folder)
-    if known is None:
+    if (known := _read(folder)) is None:
         return [SEAL]
     files: Mapping[str, Any] = known["files"]
     bad = sorted(files.keys() ^ listing.keys())
@@ -133,8 +132,7 @@ def made(folder: Path, lock: str, make: Callable[[Path], None]) -> Path:
     if not whole(folder):
         with locked(lock):
             if not whole(folder):
-                changed = damage(folder) if (folder / SEAL).is_file() else []
-                if changed:
+                if (folder / SEAL).is_file() and (changed := damage(folder)):
                     some = ", ".join(changed[:3])
                     console.note(f"making {folder.name} again: something has changed {some} in the cache")
                 with new_folder(folder) as new:

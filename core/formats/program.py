@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from core.errors import ProgramError
 from core.files import sha256_file
-from core.strict_json import parse_json
+from core.strict_json import Frozen, parse_json
 
 DESCRIPTION = "program.json"
 
@@ -36,11 +36,7 @@ def format_of(file: Path) -> Format:
     return FORMATS.get(file.suffix.lower(), "pte")
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class TensorFile(_Model):
+class TensorFile(Frozen):
     """One reference input or output."""
 
     file: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
@@ -55,7 +51,7 @@ class TensorFile(_Model):
     row-major, as the file always is."""
 
 
-class Dimension(_Model):
+class Dimension(Frozen):
     """The sizes that a dimension of an input may have."""
 
     least: int = Field(ge=0)
@@ -72,7 +68,7 @@ class Dimension(_Model):
         return str(self.least) if self.least == self.most else f"{self.least}..{'' if self.most is None else self.most}"
 
 
-class Layers(_Model):
+class Layers(Frozen):
     """The pattern in which each layer moves an output when it gives more: a file of arrays.
 
     ``names`` of the layers; ``moves`` ``[layers, elements]`` times ``scale`` ``[layers]``: by how much each element
@@ -85,7 +81,7 @@ class Layers(_Model):
     """In how many of them a fault of one per cent is seen."""
 
 
-class Exact(_Model):
+class Exact(Frozen):
     """What an output is in float64: a file of numbers that the program's own types do not round."""
 
     file: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
@@ -96,7 +92,7 @@ class Exact(_Model):
     """Whether that is farther than a device may be."""
 
 
-class Tolerance(_Model):
+class Tolerance(Frozen):
     """How close an output must be: ``|got - want| <= atol + rtol * |want|`` in every element."""
 
     atol: float
@@ -113,7 +109,7 @@ class Tolerance(_Model):
     """It decides where a device and the reference differ; ``None``: the reference does."""
 
 
-class Operator(_Model):
+class Operator(Frozen):
     """An operator of the program, outside the delegate when ``why`` says so."""
 
     name: str
@@ -121,7 +117,7 @@ class Operator(_Model):
     why: str = ""
 
 
-class Quantization(_Model):
+class Quantization(Frozen):
     """The requested quantization, and the layers that it silently left out."""
 
     scheme: str
@@ -129,7 +125,7 @@ class Quantization(_Model):
     """Layers that the scheme should have quantized and that stayed in floating point, with the cause."""
 
 
-class Case(_Model):
+class Case(Frozen):
     """Inputs of other sizes than the example's, and the outputs for them."""
 
     name: str = Field(pattern=r"^[a-z]+$")
@@ -139,7 +135,7 @@ class Case(_Model):
     tolerances: tuple[Tolerance, ...]
 
 
-class Method(_Model):
+class Method(Frozen):
     """A method that runs once before the described one, in the same process, and shares its state."""
 
     name: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
@@ -152,7 +148,7 @@ class Method(_Model):
     undelegated: tuple[Operator, ...] = ()
 
 
-class Agreement(_Model):
+class Agreement(Frozen):
     """How far the program is from the model in PyTorch: a check of the export itself, made on the exporting machine."""
 
     max_abs: float
@@ -163,7 +159,7 @@ class Agreement(_Model):
     """What was compared, and the origin of the limit."""
 
 
-class Classes(_Model):
+class Classes(Frozen):
     """Names for the scores of the first output, of the reference's input."""
 
     file: str = Field(pattern=r"^[A-Za-z0-9_.-]+$")
@@ -174,7 +170,7 @@ class Classes(_Model):
     """The float model's, which quantization changes."""
 
 
-class Program(_Model):
+class Program(Frozen):
     """The whole description."""
 
     schema_version: Literal[1] = 1

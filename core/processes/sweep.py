@@ -141,10 +141,8 @@ def sweep(
         The result of every cell that was or is run, in the order of ``cells``. An exception of a cell ends the sweep,
         as Ctrl-C does: what was finished before is kept.
     """
-    found: dict[str, Result] = {}
-    for cell in cells:
-        if (kept := journal.find(cell.name, cell.key)) is not None and holds(kept):
-            found[cell.name] = kept
+    kept = {cell.name: journal.find(cell.name, cell.key) for cell in cells}
+    found = {name: result for name, result in kept.items() if result is not None and holds(result)}
     rest = [cell for cell in cells if cell.name not in found]
     with console.step(what, announce=False) as step:
         step.count(0, sum(cell.size for cell in rest))

@@ -229,12 +229,11 @@ def pack(sdk: Sdk, classes: bytes, abis: Sequence[Abi], ndk_version: str) -> Aar
 
 
 def _contents(version: str, classes: bytes, abis: Sequence[Abi], ndk_version: str) -> dict[str, bytes]:
-    api = abis[0].target.android_api
     texts = {
         "AndroidManifest.xml": (
             '<?xml version="1.0" encoding="utf-8"?>\n'
             f'<manifest xmlns:android="http://schemas.android.com/apk/res/android" package="{PACKAGE}">\n'
-            f'  <uses-sdk android:minSdkVersion="{api}"/>\n'
+            f'  <uses-sdk android:minSdkVersion="{abis[0].target.android_api}"/>\n'
             "</manifest>\n"
         ),
         "R.txt": "",

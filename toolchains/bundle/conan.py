@@ -81,10 +81,8 @@ def remote() -> str:
 def _environment() -> dict[str, str]:
     """The user's environment without Conan settings of other projects; with our own CMake and Ninja first."""
     theirs = ("CONAN_", "CMAKE_", "CCACHE_")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(theirs)}
     drop = ("CC", "CXX", "AR", "RANLIB", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "PYTHONPATH")
-    for name in drop:
-        kept.pop(name, None)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(theirs) and name not in drop}
     folders = [os.fspath(Path(sys.executable).parent), kept.get("PATH", os.defpath)]
     path = os.pathsep.join([*folders, *(os.fspath(folder) for folder in [fetch_source.stand_in()] if folder)])
     return {**kept, "PATH": path, "CONAN_HOME": os.fspath(home()), "CONAN_LOG_LEVEL": "verbose", "NO_COLOR": "1"}

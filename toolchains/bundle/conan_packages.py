@@ -5,9 +5,9 @@ Several ``./inv`` share Conan's home, which is not made for two writers at once:
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,9 @@ _NAME = "slipway-runtime"
 Heard = Callable[[str], None]
 
 
-@contextlib.contextmanager
-def building() -> Iterator[None]:
+def building() -> AbstractContextManager[None]:
     """While the block runs, no other process works in Conan's home."""
-    with locked(conan.LOCK, "      waiting: Conan is building for another process"):
-        yield
+    return locked(conan.LOCK, "      waiting: Conan is building for another process")
 
 
 def forget(reference: str, log: Path) -> None:
@@ -127,8 +125,7 @@ def make(
     graph = install(subject, given, job.log, what, force=(_NAME,) if job.force else (), heard=heard)
     inputs.hold_against(job.kind, graph)
     steps.begin(compiling)
-    folder = node(graph, _NAME).get("package_folder")
-    if not folder:
+    if not (folder := node(graph, _NAME).get("package_folder")):
         raise BuildError("Conan made no package of runtime/.", "", f"less {job.log}")
     forget(node(graph, _NAME)["ref"], job.log)
     return Path(folder), graph

@@ -91,10 +91,8 @@ def check(job: Job, folder: Path) -> tuple[list[inspect.Binary], Checks]:
     """
     own = libraries_of_own.present(folder)
     program = folder / (REAL_RUNNER if own else runner_in(folder))
-    libraries, all_libraries = (
-        sorted(file for file in found if file.is_file())
-        for found in ((folder / "lib").glob("*"), (folder / "lib").rglob("*"))
-    )
+    all_libraries = sorted(file for file in (folder / "lib").rglob("*") if file.is_file())
+    libraries = [file for file in all_libraries if file.parent == folder / "lib"]
     binaries = checks.check_binaries(
         job.target, [program, *libraries], {} if own or job.allow_newer_glibc else checks.bounds(job.target)
     )
@@ -132,7 +130,6 @@ def offers(job: Job, folder: Path) -> Offers:
 
 def entries(folder: Path) -> tuple[FileEntry, ...]:
     """Every file in ``folder`` but its manifest, with size and digest."""
-    files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name != MANIFEST)
     return tuple(
         FileEntry(
             path=file.relative_to(folder).as_posix(),
@@ -140,7 +137,7 @@ def entries(folder: Path) -> tuple[FileEntry, ...]:
             sha256=sha256_file(file),
             executable=os.access(file, os.X_OK),
         )
-        for file in files
+        for file in sorted(file for file in folder.rglob("*") if file.is_file() and file.name != MANIFEST)
     )
 
 

@@ -86,13 +86,11 @@ class Job:
             load: reads the folder; raises `BundleError` when something in it is damaged.
             build: makes the folder; an interrupted one leaves the previous folder as it was.
         """
-        found = self._current(load)
-        if found is not None:
+        if (found := self._current(load)) is not None:
             return found
         waiting = f"waiting: {self.folder.name} for {self.target.name} is being built already"
         with locked(f"dist-{sha256_bytes(str(self.folder).encode())[:16]}", waiting):
-            found = self._current(load)
-            if found is not None:
+            if (found := self._current(load)) is not None:
                 return found
             build(self)
             write_json(self.stamp, self._facts())
@@ -125,7 +123,7 @@ class Steps:
         key: of the build, by which the steps' times are found the next time.
     """
 
-    def __init__(self, total: int, key: str = "") -> None:
+    def __init__(self, total: int, key: str) -> None:
         self._total = total
         self._key = key
         self._done: list[str] = []
@@ -137,9 +135,7 @@ class Steps:
             return
         self._end()
         self._done.append(text)
-        said = f"[{len(self._done)}/{self._total}] {text}"
-        key = f"{self._key}: {text}" if self._key else ""
-        self._step = console.begin(said, key)
+        self._step = console.begin(f"[{len(self._done)}/{self._total}] {text}", f"{self._key}: {text}")
 
     def part(self, text: str) -> None:
         """Say what of a step is being done."""

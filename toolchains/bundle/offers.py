@@ -56,13 +56,10 @@ def _kernel(path: Path) -> str:
     from elftools.elf.elffile import ELFFile
 
     with path.open("rb") as file:
-        notes: list[Any] = [
-            note for section in ELFFile(file).iter_sections("SHT_NOTE") for note in section.iter_notes()
-        ]
-    for note in notes:
-        if note["n_type"] == "NT_GNU_ABI_TAG":
-            tag = note["n_desc"]
-            return f"{tag['abi_major']}.{tag['abi_minor']}.{tag['abi_tiny']}"
+        for section in ELFFile(file).iter_sections("SHT_NOTE"):
+            for note in section.iter_notes():
+                if note["n_type"] == "NT_GNU_ABI_TAG":
+                    return "{abi_major}.{abi_minor}.{abi_tiny}".format_map(note["n_desc"])
     return ""
 
 
@@ -85,10 +82,8 @@ def read(folder: Path) -> OwnLibc:
 
 def problems(folder: Path, binaries: Sequence[inspect.Binary]) -> list[str]:
     """Reasons why such a bundle would not start: with its own C library, or with a device's that the probe accepts."""
-    own = read(folder)
-    found = inspect.too_new(binaries, {"GLIBC": own.version})
-    accepted = probed(folder)
-    newer = inspect.too_new(binaries, {"GLIBC": accepted})
+    found = inspect.too_new(binaries, {"GLIBC": read(folder).version})
+    newer = inspect.too_new(binaries, {"GLIBC": probed(folder)})
     return found + [f"{item} although glibc_probe accepts that C library" for item in newer]
 
 
@@ -96,8 +91,7 @@ def probed(folder: Path) -> str:
     """The GLIBC version from which on the probe accepts a device's C library: what it and its libraries need."""
     probe = folder / _PROBE
     loaded = [probe, *inspect.closure(probe, folder / "lib")]
-    versions = (inspect.read(file).versions.get("GLIBC", "") for file in loaded)
-    return inspect.newest(version for version in versions if version)
+    return inspect.newest(inspect.read(file).versions.get("GLIBC", "") for file in loaded)
 
 
 def needs(folder: Path, plain: Needs) -> Needs:

@@ -107,9 +107,8 @@ def bundle(built: Bundle, as_json: bool) -> None:
     libc = f"GLIBC {needs.glibc}, GLIBCXX {needs.glibcxx or 'none'}" if needs.libc == "glibc" else needs.libc
     if needs.own_loader:
         libc = f"Linux {needs.kernel}; its own C library where the device's is older than GLIBC {needs.own_glibc_from}"
-    size = sum(entry.size for entry in manifest.files)
     rows = [
-        ["size", f"{size / 1e6:.1f} MB in {len(manifest.files)} files"],
+        ["size", f"{sum(entry.size for entry in manifest.files) / 1e6:.1f} MB in {len(manifest.files)} files"],
         ["needs", f"{needs.os} {needs.machine}, {libc}"],
         ["engine", f"{offers.engine} {offers.engine_version}"],
         ["backends", ", ".join(offers.backends)],
@@ -187,8 +186,7 @@ def sdk(built: Sdk, as_json: bool, wheel: Path | None = None) -> None:
 def aar(built: Aar, as_json: bool) -> None:
     """What a build of an AAR left."""
     if as_json:
-        facts = {"path": str(built.path), "version": built.version, "abis": list(built.abis), "ndk": built.ndk}
-        console.print_json(facts)
+        console.print_json({**dataclasses.asdict(built), "path": str(built.path)})
         return
     rows = [
         ["archive", _megabytes(built.path)],

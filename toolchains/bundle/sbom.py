@@ -32,8 +32,7 @@ def host_nodes(graph: Graph) -> list[Mapping[str, Any]]:
 def origin(node: Mapping[str, Any]) -> dict[str, str]:
     """Where a package's sources came from: ``place`` and its pins; empty when nothing is on record."""
     folder = node.get("package_folder")
-    file = Path(folder, RECORD) if folder else None
-    if file is not None and file.is_file():
+    if folder and (file := Path(folder, RECORD)).is_file():
         return {key: str(value) for key, value in json.loads(file.read_text(encoding="utf-8")).items()}
     return {}
 
@@ -134,7 +133,6 @@ def write(
         return [_purl(other) for other, edge in edges if other and edge.get("direct", True) and not edge.get("build")]
 
     inside = [_linked(one, toolchain) for one in linked]
-    own = [*direct(graph["nodes"]["0"]), *(one["bom-ref"] for one in inside)]
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
@@ -146,7 +144,7 @@ def write(
         },
         "components": [*map(_package, packages.values()), *inside, *map(_file, files)],
         "dependencies": [
-            {"ref": name, "dependsOn": own},
+            {"ref": name, "dependsOn": [*direct(graph["nodes"]["0"]), *(one["bom-ref"] for one in inside)]},
             *({"ref": _purl(node), "dependsOn": direct(node)} for node in packages.values()),
             *({"ref": one["bom-ref"]} for one in inside),
         ],

@@ -194,8 +194,7 @@ def _libslipway(job: Job, packages: Sequence[Path], new: Path) -> tuple[list[Bin
     checked = checks.check_native(job.target, new)
     if job.target.os == "ios":
         targets, libraries = _targets(job.target), [package / "lib" / "libslipway.a" for package in packages]
-        slices = list(zip(targets, libraries, strict=True))
-        written = toolchain_file.write_xcframework(new, slices, new / "include")
+        written = toolchain_file.write_xcframework(new, list(zip(targets, libraries, strict=True)), new / "include")
         for target, file in zip(targets, written, strict=True):
             also = checks.check_files(target, [file], new)
             checked = checked.model_copy(update={"code": (*checked.code, *also.code)})

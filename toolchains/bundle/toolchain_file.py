@@ -115,6 +115,5 @@ def write_xcframework(folder: Path, libraries: Sequence[tuple[Target, Path]], he
             }
         )
     listed = {"AvailableLibraries": rows, "CFBundlePackageType": "XFWK", "XCFrameworkFormatVersion": "1.0"}
-    with (top / "Info.plist").open("wb") as file:
-        plistlib.dump(listed, file)
+    (top / "Info.plist").write_bytes(plistlib.dumps(listed))
     return written

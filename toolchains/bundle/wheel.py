@@ -32,10 +32,9 @@ def tag(target: Target) -> str:
     if target.os == "windows":
         return _WINDOWS[target.machine]
     target = target.with_shared_libraries()
-    if target.os == "linux" and target.libc == "glibc" and target.machine == "armv6l":
-        return f"linux_{target.machine}"
     if target.os == "linux" and target.libc == "glibc":
-        return f"manylinux_{target.max_glibc.replace('.', '_')}_{target.machine}"
+        systems = "linux" if target.machine == "armv6l" else f"manylinux_{target.max_glibc.replace('.', '_')}"
+        return f"{systems}_{target.machine}"
     raise NotSupportedError(
         f"There are no wheels for {target.name}.",
         "its programs are static, and Python loads shared libraries",

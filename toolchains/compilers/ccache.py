@@ -48,8 +48,7 @@ def _program() -> list[str]:
 
 def _launcher(home: Path) -> Path | None:
     """The script that runs a compiler through ccache; nothing when there is no ccache."""
-    program = _program()
-    if not program:
+    if not (program := _program()):
         return None
     settings = {
         "program": shlex.join(program),

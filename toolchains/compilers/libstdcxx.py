@@ -144,13 +144,12 @@ def stub_sources(found: Iterator[Symbol], newest: Mapping[str, str]) -> tuple[st
     nodes: dict[str, list[str]] = {}
     for symbol in sorted(chosen.values(), key=lambda item: item.name):
         section = {"function": ".text", "object": ".data", "tls_object": '.section .tbss,"awT",%nobits'}[symbol.kind]
-        room = f".zero {max(symbol.size, 1)}"
         lines += [
             section,
             f".globl {symbol.name}",
             f".type {symbol.name}, %{symbol.kind}",
             f".size {symbol.name}, {max(symbol.size, 1)}",
-            f"{symbol.name}: {room}",
+            f"{symbol.name}: .zero {max(symbol.size, 1)}",
         ]
         nodes.setdefault(symbol.version, []).append(symbol.name)
     script = "".join(f"{version} {{ global: {'; '.join(names)}; }};\n" for version, names in sorted(nodes.items()))

@@ -129,8 +129,7 @@ def of_gnu(version: str, compiler: str, target: Target) -> tuple[LinkedIn, ...]:
     docs, gcc = Path("/usr/share/doc"), part("libgcc", version)
     if target.os == "windows":
         mingw = _mingw(_said(compiler, "_mingw_mac.h"))
-        text = docs / "mingw-w64-common/copyright"
-        return (gcc, part("libstdc++", version), part("mingw-w64", mingw, text))
+        return (gcc, part("libstdc++", version), part("mingw-w64", mingw, docs / "mingw-w64-common/copyright"))
     said = _said(compiler, "features.h")
     numbers = (_defined(said, rf"__{name}__ (\d+)") for name in ("GLIBC", "GLIBC_MINOR"))
     return (gcc, part("glibc", ".".join(numbers), docs / "libc6-dev/copyright"))

@@ -59,8 +59,7 @@ def usable(target: Target) -> str:
     """Why the NDK cannot build for ``target`` here, and the command that fixes it; empty when it can."""
     if reason := refuse("ndk", target):
         return reason
-    folder = named()
-    if not folder:
+    if not (folder := named()):
         return f"no NDK is named: export {VARIABLE}=/path/to/android-ndk-r27c (or newer)"
     root = Path(folder)
     if not version(root):

@@ -63,8 +63,7 @@ def program_path() -> Path:
     Raises:
         HostError: none is pinned for this machine.
     """
-    digest = table()["ziglang"]["sha256"].get(_host())
-    if digest is None:
+    if (digest := table()["ziglang"]["sha256"].get(_host())) is None:
         raise HostError(f"There is no pinned zig for {_host()}.", "", "add its wheel's sha256 to toolchains/tools.toml")
     return cache_dir("tools") / f"ziglang-{pinned_version()}-{digest[:12]}" / "ziglang" / "zig"
 
@@ -78,8 +77,7 @@ def program() -> Path:
     zig, pinned = program_path(), table()["ziglang"]
 
     def make(new: Path) -> None:
-        said = f"fetching zig {pinned['version']} (about {pinned['megabytes']} MB, once)"
-        with console.step(said) as shown:
+        with console.step(f"fetching zig {pinned['version']} (about {pinned['megabytes']} MB, once)") as shown:
             _install(new, f"ziglang=={pinned['version']}", pinned["sha256"][_host()], shown)
             shown.outcome = f"zig {pinned['version']} is ready"
 

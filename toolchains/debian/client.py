@@ -65,8 +65,7 @@ def retrying(action: Callable[[], object]) -> None:
     from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
     transient = retry_if_exception(lambda error: isinstance(error, ArchiveError) and error.retry)
-    policy = Retrying(retry=transient, stop=stop_after_attempt(3), wait=wait_exponential(1, max=8), reraise=True)
-    policy(action)
+    Retrying(retry=transient, stop=stop_after_attempt(3), wait=wait_exponential(1, max=8), reraise=True)(action)
 
 
 SECONDS = 60.0
@@ -150,12 +149,10 @@ def _compare(uri: str, allowed: int, exact: bool, count: int, wanted: str, got: 
 
 
 def _refused(uri: str, error: urllib.error.HTTPError) -> ArchiveError:
+    absent, retry = error.code in (404, 410), error.code == 429 or error.code >= 500
+    hint = "the mirror lacks it: set SLIPWAY_DEBIAN_MIRROR to a complete Debian mirror" if absent else _OTHER_MIRROR
     cause = f"the mirror says {error.code} {error.reason}"
-    if error.code in (404, 410):
-        hint = "the mirror lacks it: set SLIPWAY_DEBIAN_MIRROR to a complete Debian mirror"
-        return ArchiveError(f"Downloading {uri} failed.", cause, hint, absent=True)
-    retry = error.code == 429 or error.code >= 500
-    return ArchiveError(f"Downloading {uri} failed.", cause, _OTHER_MIRROR, retry=retry)
+    return ArchiveError(f"Downloading {uri} failed.", cause, hint, retry=retry, absent=absent)
 
 
 _MOST = 4 << 20
@@ -267,8 +264,7 @@ def _moment(text: str | None) -> float | None:
 
 def _checked() -> bool:
     """Whether this system's apt looks at the end of a list's validity."""
-    said = apts_setting("Acquire::Check-Valid-Until").lower()
-    return said not in ("false", "no", "0", "off", "without", "disable")
+    return apts_setting("Acquire::Check-Valid-Until").lower() not in ("false", "no", "0", "off", "without", "disable")
 
 
 def check_age(suite: str, new: Release, kept: Release | None, now: float) -> None:

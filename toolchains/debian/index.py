@@ -190,16 +190,14 @@ class Closure:
         Raises:
             ArchiveError: something that one of them needs is not in the list.
         """
-        for package in packages:
-            self.chosen[package.name] = package
+        self.chosen |= {package.name: package for package in packages}
         waiting = list(packages)
         while waiting:
             package = waiting.pop(0)
             for group in package.depends:
                 if any(self._met(one) for one in group):
                     continue
-                found = self._choose(group)
-                if found is None:
+                if (found := self._choose(group)) is None:
                     words = " or ".join(one.name for one in group)
                     raise ArchiveError(
                         f"Debian {self._suite} lacks something that {package.name} needs.", words, _ABSENT, absent=True
@@ -208,8 +206,7 @@ class Closure:
                 waiting.append(found)
 
     def _met(self, wanted: Relation) -> bool:
-        have = self.chosen.get(wanted.name)
-        if have is not None and satisfies(have.version, wanted):
+        if (have := self.chosen.get(wanted.name)) and satisfies(have.version, wanted):
             return True
         return any(self.chosen.get(package.name) == package for package in self._index.providers(wanted))
 
@@ -223,15 +220,13 @@ class Closure:
         return None
 
     def _fits(self, package: Package) -> bool:
-        if package.name in self.chosen:
-            return False
-        return not any(self._against(one, package) for one in package.conflicts) and not any(
-            self._names(one, package) for other in self.chosen.values() for one in other.conflicts if other != package
+        return package.name not in self.chosen and not any(
+            self._against(package, other) or self._against(other, package) for other in self.chosen.values()
         )
 
-    def _against(self, conflict: Relation, package: Package) -> bool:
-        return any(other.name != package.name and self._names(conflict, other) for other in self.chosen.values())
-
     @staticmethod
-    def _names(conflict: Relation, package: Package) -> bool:
-        return satisfies(package.version, conflict) if conflict.name == package.name else package.gives(conflict)
+    def _against(one: Package, other: Package) -> bool:
+        return any(
+            satisfies(other.version, conflict) if conflict.name == other.name else other.gives(conflict)
+            for conflict in one.conflicts
+        )

@@ -99,8 +99,7 @@ def fetch(suite: str, arch: str, packages: Sequence[str], closure: bool = False)
     """
     key = _key(suite, arch, packages, closure)
     with locked(f"debian-{suite}-{arch}"):
-        files = _cached(suite, arch, key)
-        if files is None:
+        if (files := _cached(suite, arch, key)) is None:
             find_mirror()
             with disk_errors("downloading Debian packages"):
                 files = _download(Reader(suite, arch), packages, closure, key)
@@ -145,16 +144,14 @@ def _refresh(archive: Reader) -> bool:
 
 
 def _fill_pool(archive: Reader, packages: Sequence[str], closure: bool) -> list[Item]:
-    items = archive.plan(packages, closure)
-    if not items:
+    if not (items := archive.plan(packages, closure)):
         raise HostError(
             f"The archive has no files for {', '.join(packages)}.",
             f"suite {archive.suite}",
             "set SLIPWAY_DEBIAN_MIRROR to a complete Debian mirror",
         )
     pool = _pool(archive.suite, archive.arch)
-    missing = [item for item in items if not _intact(pool / item.name, item.size, item.sha256)]
-    if missing:
+    if missing := [item for item in items if not _intact(pool / item.name, item.size, item.sha256)]:
         with tempfile.TemporaryDirectory(prefix=".download.", dir=pool.parent) as name:
             folder = Path(name)
             archive.download(missing, folder)
@@ -177,7 +174,8 @@ def tree(
     def make(new: Path) -> None:
         files = fetch(suite, arch, packages, closure)
         unpack(files, new, keep)
-        write_json(new / _STAMP, {"packages": _names(files)})
+        names = sorted(Item("", file.name, 0, "").spec.split("=", 1) for file in files)
+        write_json(new / _STAMP, {"packages": dict(names)})
 
     return sealed.made(root, f"debian-tree-{suite}-{arch}-{root.name.rpartition('-')[2]}", make)
 
@@ -190,11 +188,6 @@ def tree_root(
     if keep:
         key = sha256_bytes(json.dumps([key, sorted(keep)]).encode())[:16]
     return cache_dir("debian", f"{suite}-{arch}", "trees") / f"{name or packages[0].split('=')[0]}-{key}"
-
-
-def _names(files: Sequence[Path]) -> dict[str, str]:
-    pairs = (Item("", file.name, 0, "").spec.split("=", 1) for file in files)
-    return dict(sorted((package, version) for package, version in pairs))
 
 
 def versions(root: Path) -> dict[str, str]:

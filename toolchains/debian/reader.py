@@ -144,7 +144,9 @@ class Reader:
 
     def plan(self, packages: Sequence[str], closure: bool) -> list[Item]:
         """The files that are to be downloaded, sorted by name; touches no network."""
-        index = _index(self)
+        if not self._signed.is_file():
+            raise ArchiveError(f"Debian {self.suite}'s lists were not read.", "", "the same command again", absent=True)
+        index = _index(self, self._signed.stat().st_mtime_ns)
         found = [find(index, spec, self.suite) for spec in packages]
         if closure:
             chosen = Closure(index, self.suite)
@@ -171,14 +173,8 @@ class Reader:
             retrying(fetch)
 
 
-def _index(reader: Reader) -> Index:
-    if not reader._signed.is_file():
-        raise ArchiveError(f"Debian {reader.suite}'s lists were not read.", "", "the same command again", absent=True)
-    return _parsed(reader, reader._signed.stat().st_mtime_ns)
-
-
 @functools.lru_cache(maxsize=2)
-def _parsed(reader: Reader, _: int) -> Index:
+def _index(reader: Reader, _: int) -> Index:
     """A list has 60 MB, and a build asks for several packages of it."""
     try:
         return Index(reader._text())

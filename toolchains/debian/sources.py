@@ -160,8 +160,7 @@ def host_arch() -> str:
     Raises:
         HostError: a machine that Debian's emulators are not built for, or not Linux.
     """
-    arch = known_arch()
-    if not arch:
+    if not (arch := known_arch()):
         raise HostError(
             f"Debian's programs do not run on {platform.system()} on {platform.machine().lower()}.",
             "emulators, virtual devices and Wine come from Debian, for Linux on x86_64 and aarch64",

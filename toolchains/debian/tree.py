@@ -82,8 +82,7 @@ def _extract_entry(tar: tarfile.TarFile, entry: tarfile.TarInfo, root: Path, pac
             raise _damaged(package, f"{entry.name} is a link to {entry.linkname}")
         path.hardlink_to(root.joinpath(*linked))
     elif entry.isfile():
-        source = tar.extractfile(entry)
-        if source is None:
+        if (source := tar.extractfile(entry)) is None:
             raise _damaged(package, f"{entry.name} has no bytes")
         with path.open("wb") as out:
             shutil.copyfileobj(source, out, 1 << 18)
@@ -93,11 +92,8 @@ def _extract_entry(tar: tarfile.TarFile, entry: tarfile.TarInfo, root: Path, pac
 
 def control(package: Path, field: str) -> str:
     """A field of a package's description: ``control(file, "Depends")``; empty if it has none."""
-    deb = _opened(package)
-    try:
+    with contextlib.closing(_opened(package)) as deb:
         return str(deb.debcontrol().get(field, "")).strip()
-    finally:
-        deb.close()
 
 
 def write_files_archive(package: Path, out: IO[bytes]) -> None:
@@ -106,18 +102,15 @@ def write_files_archive(package: Path, out: IO[bytes]) -> None:
     Raises:
         HostError: it is damaged, or compressed in a way that Python does not read.
     """
-    deb = _opened(package)
-    try:
-        member = next(deb.getmember(name) for name in deb.getnames() if name.startswith("data.tar"))
-        kinds: dict[str, Callable[[Any], Any]] = {".xz": lzma.open, ".gz": gzip.open, ".tar": lambda file: file}
-        opened = kinds.get(Path(member.name).suffix)
-        if opened is None:
-            raise _damaged(package, f"its files are in {member.name}, which is neither xz nor gzip")
-        shutil.copyfileobj(opened(member), out, 1 << 18)
-    except (lzma.LZMAError, EOFError, gzip.BadGzipFile) as error:
-        raise _damaged(package, str(error)) from error
-    finally:
-        deb.close()
+    kinds: dict[str, Callable[[Any], Any]] = {".xz": lzma.open, ".gz": gzip.open, ".tar": lambda file: file}
+    with contextlib.closing(_opened(package)) as deb:
+        try:
+            member = next(deb.getmember(name) for name in deb.getnames() if name.startswith("data.tar"))
+            if (opened := kinds.get(Path(member.name).suffix)) is None:
+                raise _damaged(package, f"its files are in {member.name}, which is neither xz nor gzip")
+            shutil.copyfileobj(opened(member), out, 1 << 18)
+        except (lzma.LZMAError, EOFError, gzip.BadGzipFile) as error:
+            raise _damaged(package, str(error)) from error
 
 
 _MERGED = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
@@ -218,8 +211,7 @@ def own_loader_argv(root: Path, program: str) -> list[str]:
     path = root / program
     if not path.is_file():
         raise HostError(f"{program} is not in the unpacked packages.", f"{path} is missing", "./inv clean --cache")
-    loader = interpreter(path)
-    if not loader:
+    if not (loader := interpreter(path)):
         return [str(path)]
     libraries = ":".join(str(folder) for folder in library_folders(root))
     return [str(root / loader.lstrip("/")), "--inhibit-cache", "--library-path", libraries, str(path)]

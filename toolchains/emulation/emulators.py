@@ -105,8 +105,7 @@ def system_argv(arch: str, suite: str = "forky") -> list[str]:
         NotSupportedError: no machine of that architecture.
         HostError: no QEMU to be had here.
     """
-    program = _PROGRAMS.get(arch)
-    if program is None:
+    if (program := _PROGRAMS.get(arch)) is None:
         raise NotSupportedError(f"There are no virtual devices of architecture {arch}.", hint="./inv devices.list")
     _require(program)
     root = debian.tree(suite, host_arch(), [_SYSTEM], closure=True)

@@ -127,18 +127,16 @@ def _tree(wine: _Wine) -> Path:
     root = debian.tree(_SUITE, wine.arch, [wine.package, _LOCALE], closure=True, keep=wine.keep())
     for name in _INSIDE:
         (root / name).mkdir(exist_ok=True)
-    zlib = root / f"usr/{wine.mingw}/lib" / _ZLIB
     beside = root / wine.dlls / _ZLIB
     if not beside.exists():
-        write_atomic(beside, zlib.read_bytes())
+        write_atomic(beside, (root / f"usr/{wine.mingw}/lib" / _ZLIB).read_bytes())
         sealed.seal(root)
     return root
 
 
 def _namespace(script: str, *words: str | Path) -> list[str]:
     """Argv that runs a shell script with ``words`` where it may mount and chroot."""
-    program = shutil.which("unshare")
-    if program is None:
+    if (program := shutil.which("unshare")) is None:
         raise HostError("unshare is not installed.", "it is not on PATH", "install util-linux, which every Debian has")
     own = [program, "--map-root-user", "--mount", "--pid", "--fork", "--kill-child"]
     return [*own, "sh", "-c", script, "sh", *(os.fspath(word) for word in words)]

@@ -180,8 +180,7 @@ def check_hardening(
     """
     files = [item for item in binaries if item.kind != "object"]
     ours = [item for item in files if item.path not in prebuilt]
-    found = [f"{item.name} {MEANINGS[name]}" for item in ours for name in lacking(target, item)]
-    if found:
+    if found := [f"{item.name} {MEANINGS[name]}" for item in ours for name in lacking(target, item)]:
         raise BuildError(
             f"What was built for {target.name} is not hardened as promised.",
             _some(found),

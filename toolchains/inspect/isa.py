@@ -116,8 +116,7 @@ class Table:
             for pattern, features in self._helpers:
                 if pattern.search(name):
                     return features
-        own = [found for name in names if (found := self._kernel(architecture, name, "function")) is not None]
-        if own:
+        if own := [found for name in names if (found := self._kernel(architecture, name, "function")) is not None]:
             return frozenset.intersection(*own)
         return self._kernel(architecture, file.replace("\\", "/").rsplit("/", 1)[-1], "file")
 
@@ -126,8 +125,7 @@ class Table:
             match = pattern.search(text) if key == kind else None
             known = self.architectures[architecture].words.get(project, [])
             parts = re.split(r"[_-]", match["isa"]) if match else []
-            found = [features for word, features in known for part in parts if word.fullmatch(part)]
-            if found:
+            if found := [features for word, features in known for part in parts if word.fullmatch(part)]:
                 return frozenset().union(*found)
         return None
 
@@ -295,18 +293,12 @@ class _Scanner:
         """Instructions of 32 bits each: every different word is read once."""
         import numpy as np
 
-        words = np.frombuffer(run.code, "<u4", len(run.code) // 4)
+        words = np.frombuffer(run.code, "<u4", len(run.code) // 4).tolist()
         known = self._words[run.mode]
-        listed = words.tolist()
-        new = set(listed).difference(known)
-        if new:
+        if new := set(words).difference(known):
             self._read(architecture, run.mode, sorted(new))
-        found = []
-        for index, word in enumerate(listed):
-            feature, text = known[word]
-            if feature:
-                found.append(_Use(run.address + 4 * index, text, feature))
-        return len(listed), found
+        read = enumerate(map(known.__getitem__, words))
+        return len(words), [_Use(run.address + 4 * at, text, feature) for at, (feature, text) in read if feature]
 
     def _read(self, architecture: Architecture, mode: str, words: list[int]) -> None:
         known = self._words[mode]
@@ -332,8 +324,7 @@ class _Scanner:
                 if not feature and size == 4 and mnemonic not in {"bl", "blx"}:
                     feature = "thumb2"
                 if feature:
-                    text = f"{mnemonic} {operands}".strip()
-                    found.append(_Use(run.address + position + address, text, feature))
+                    found.append(_Use(run.address + position + address, f"{mnemonic} {operands}".strip(), feature))
             position = done
             if position < len(run.code) - 1:
                 raw = run.code[position : position + 4]
@@ -355,8 +346,7 @@ class _Scanner:
                 if candidates(name):
                     evex = is_evex(data, address, wide)
                     exact = (name, operands) if wide or not evex else self._exact(data[address:done], name, operands)
-                    feature = architecture.feature(exact[0], exact[1], evex)
-                    if feature:
+                    if feature := architecture.feature(exact[0], exact[1], evex):
                         found.append(_Use(run.address + address, f"{mnemonic} {operands}".strip(), feature))
             position = done
             if position < len(data):
@@ -406,8 +396,7 @@ def scan(target: Target, path: Path) -> Scan:
             read = [scanner.uses(run) for run in function.runs]
             functions += 1
             instructions += sum(count for count, _ in read)
-            above = [use for _, uses in read for use in uses if use.feature not in floor]
-            if not above:
+            if not (above := [use for _, uses in read for use in uses if use.feature not in floor]):
                 continue
             mode = _ARCHITECTURE[function.runs[0].mode]
             allowed = rules.allowed(mode, function.names, function.file) if has else None

@@ -80,8 +80,7 @@ def _libc(binaries: Sequence[Binary]) -> Libc:
         return "msvcrt"
     if any(item.format == "mach-o" for item in binaries):
         return "system"
-    loaders = [item.interpreter for item in binaries if item.interpreter]
-    if not loaders:
+    if not (loaders := [item.interpreter for item in binaries if item.interpreter]):
         # A program without a loader is static; objects of an archive say nothing of their C library.
         if not all(item.soname or item.member for item in binaries):
             return "static"

@@ -23,8 +23,6 @@ _BIND_NOW, _NOW, _PIE = 0x8, 0x1, 0x08000000
 """``DF_BIND_NOW`` of ``DT_FLAGS``; ``DF_1_NOW`` and ``DF_1_PIE`` of ``DT_FLAGS_1``."""
 _DAMAGE = (OSError, ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
 """What pyelftools raises besides its own errors when a file's numbers make no sense."""
-_X86_NEEDED = 0xC0008002
-"""``GNU_PROPERTY_X86_ISA_1_NEEDED``: one bit a level, from baseline to v4 (x86-64 psABI, "program property")."""
 _LEVELS = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
 
 
@@ -68,16 +66,11 @@ def _versions(elf: Any) -> dict[str, str]:
 def _level(elf: Any) -> str:
     """The level of x86-64 that the file says it needs; empty if it says nothing."""
     section = elf.get_section_by_name(".note.gnu.property")
-    data = section.data() if section else b""
-    position, step = 16, 4 if elf.elfclass == 32 else 8
-    while position + 12 <= len(data):
-        kind = int.from_bytes(data[position : position + 4], "little")
-        size = int.from_bytes(data[position + 4 : position + 8], "little")
-        if kind == _X86_NEEDED:
-            bits = int.from_bytes(data[position + 8 : position + 12], "little")
-            return _LEVELS[min(bits.bit_length(), len(_LEVELS)) - 1] if bits else ""
-        position += 8 + -(-size // step) * step
-    return ""
+    notes = [note for note in section.iter_notes() if note["n_type"] == "NT_GNU_PROPERTY_TYPE_0"] if section else []
+    parts = (part for note in notes for part in note["n_desc"])
+    # One bit a level, from baseline to v4 (x86-64 psABI, "program property").
+    bits = next((part["pr_data"] for part in parts if part["pr_type"] == "GNU_PROPERTY_X86_ISA_1_NEEDED"), 0)
+    return _LEVELS[min(bits.bit_length(), len(_LEVELS)) - 1] if bits else ""
 
 
 def _hardening(elf: Any, flags: Mapping[str, int], segments: Sequence[Any], exec_stack: bool) -> Iterator[str]:
@@ -143,14 +136,13 @@ def read(path: Path, data: bytes, member: str, here: tuple[str, ...]) -> Binary:
             _arm(elf, _attributes(elf)) if name == "EM_ARM" else (_MACHINES.get(name, str(name)), "none")
         )
         with_level = b".note.gnu.property" in data and name in {"EM_X86_64", "EM_386"}
-        inside = _inside(elf, [text for text in here if text.encode() in data])
         return Binary(
             path,
             machine,
             float_abi,
             member=member,
             level=_level(elf) if with_level else "",
-            paths=tuple(sorted(set(inside))),
+            paths=tuple(sorted(set(_inside(elf, [text for text in here if text.encode() in data])))),
             **facts,
         )
     except (ELFError, *_DAMAGE) as error:

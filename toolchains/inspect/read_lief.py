@@ -140,12 +140,11 @@ def _pe_hardening(item: Any) -> Iterator[str]:
 def _pe(path: Path, item: Any, member: str, here: tuple[str, ...]) -> Binary:
     library = item.header.has_characteristic(lief.PE.Header.CHARACTERISTICS.DLL)
     flags = lief.PE.OptionalHeader.DLL_CHARACTERISTICS
-    imports = [*item.imports, *item.delay_imports]
     return Binary(
         path,
         _name(item.header.machine),
         "none",
-        needed=tuple(dict.fromkeys(str(part.name) for part in imports)),
+        needed=tuple(dict.fromkeys(str(part.name) for part in (*item.imports, *item.delay_imports))),
         member=member,
         format="pe",
         kind="library" if library else "program",

@@ -80,11 +80,6 @@ def part_of(data: bytes, offset: int, size: int) -> bytes:
     return data[offset : offset + size]
 
 
-def bare(name: str, cut: bool) -> str:
-    """A C name without the underscore that some systems put before it."""
-    return name[1:] if cut and name.startswith("_") else name
-
-
 def _mode(machine: Any) -> Mode | None:
     """How the machine's code is read; ``None`` for those that no target has."""
     return _MODES.get(str(getattr(machine, "name", machine)))
@@ -114,8 +109,7 @@ def elf(data: bytes) -> Symbols:
         ValueError: damaged; or another error of lief's.
     """
     with quietly():
-        item = lief.ELF.parse(data, _elf_config())
-        if item is None:
+        if (item := lief.ELF.parse(data, _elf_config())) is None:
             raise ValueError("its headers make no sense")
         return _elf(data, item)
 
@@ -163,8 +157,7 @@ def macho(data: bytes) -> Symbols:
         ValueError: damaged; or another error of lief's.
     """
     with quietly():
-        file = lief.MachO.parse(data, lief.MachO.ParserConfig.quick)
-        if file is None:
+        if (file := lief.MachO.parse(data, lief.MachO.ParserConfig.quick)) is None:
             raise ValueError("its headers make no sense")
         # Its parts live as long as it does.
         read = [_macho(data, file.at(index)) for index in range(file.size)]
@@ -191,7 +184,7 @@ def _macho(data: bytes, item: Any) -> Symbols:
         if section is not None and not symbol.raw_type & _STAB and symbol.raw_type & _TYPE == _IN_SECTION:
             name = str(symbol.name)
             if name and name[0] not in "lL":  # labels; the names of C's functions begin with an underscore
-                section.start(symbol.value, bare(name, cut=True))
+                section.start(symbol.value, name.removeprefix("_"))
     pools = [(entry.offset, entry.length) for entry in item.data_in_code.entries] if item.has_data_in_code else []
     for begin, length in pools:
         for index, section in sections.items():
@@ -236,8 +229,7 @@ def pe(data: bytes) -> Symbols:
 
 
 def _coff(data: bytes, machine: int, offset: int, count: int, symbols: tuple[int, int, str]) -> Symbols:
-    mode = _COFF_MODES.get(machine)
-    if mode is None:
+    if (mode := _COFF_MODES.get(machine)) is None:
         return Symbols([], named=True)
     sections: dict[int, Section] = {}
     for index, row in enumerate(_table(data, offset, count, "<8sIIIIIIHHI"), 1):
@@ -261,7 +253,8 @@ def _coff(data: bytes, machine: int, offset: int, count: int, symbols: tuple[int
             long = short[:4] == b"\0\0\0\0"
             name = _text(strings, int.from_bytes(short[4:], "little")) if long else _text(short, 0)
             if name and not name.startswith("."):  # sections' own symbols, and labels
-                section.start(section.address + value, bare(name, mode == "x86"))
+                # 32-bit Windows puts an underscore before C's names.
+                section.start(section.address + value, name.removeprefix("_") if mode == "x86" else name)
     return Symbols(list(sections.values()), bool(rows))
 
 
@@ -302,8 +295,7 @@ def functions(path: Path, member: str, data: bytes) -> tuple[list[Function], boo
     label = labelled(path, member)
     if data[:4] in _BITCODE:
         raise broken(label, "it holds LLVM bitcode, whose instructions the linker chooses: build without -flto")
-    reader = _READERS.get(format_of(data))
-    if reader is None:
+    if (reader := _READERS.get(format_of(data))) is None:
         raise broken(label, "it is not an ELF, PE, COFF or Mach-O file")
     try:
         read = reader(data)
@@ -321,8 +313,7 @@ def _cut(section: Section, file: str) -> Iterator[Function]:
     switches = sorted(section.modes)
     for begin, stop in zip(starts, [*starts[1:], end], strict=True):
         known = section.starts.get(begin, [(f"({section.name})", "")])
-        runs = tuple(_runs(section, begin, stop, switches))
-        if runs:
+        if runs := tuple(_runs(section, begin, stop, switches)):
             yield Function(tuple(dict.fromkeys(name for name, _ in known)), known[0][1] or file, runs)
 
 
