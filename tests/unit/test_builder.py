@@ -327,7 +327,7 @@ def test_every_file_counts_somewhere_and_conan_packs_what_counts() -> None:
 
 
 def test_a_recipe_that_nothing_counts_stops_the_build() -> None:
-    node = {"name": "xnnpack", "python_requires": {"slipway_sources/1.0#abc": {}}}
+    node = {"name": "xnnpack", "python_requires": {"slipway_sources/1.1#abc": {}}}
     graph = {"nodes": {"0": {"name": None}, "1": node, "2": {"name": "slipway-runtime", "python_requires": None}}}
     inputs.hold_against("lean", graph)
     with pytest.raises(BuildError, match="does not count recipes/xnnpack") as caught:

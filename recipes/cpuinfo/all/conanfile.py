@@ -22,7 +22,7 @@ class CpuinfoConan(ConanFile):
         "log_level": ["default", "debug", "info", "warning", "error", "fatal", "none"],
     }
     default_options = {"shared": False, "fPIC": True, "log_level": "default"}
-    python_requires = "slipway_sources/1.0"
+    python_requires = "slipway_sources/1.1"
     python_requires_extend = "slipway_sources.Fetched"
     implements = ["auto_shared_fpic"]
     languages = ["C"]

@@ -18,7 +18,7 @@ class FlatbuffersConan(ConanFile):
     settings = "os", "arch", "compiler", "build_type"
     options = {"flatc": [True, False]}
     default_options = {"flatc": False}
-    python_requires = "slipway_sources/1.0"
+    python_requires = "slipway_sources/1.1"
     python_requires_extend = "slipway_sources.Fetched"
     # The headers are all a program needs that reads and verifies buffers. flatc runs on the machine that builds:
     # take it as a tool, tool_requires("flatbuffers/<host_version>", options={"flatc": True}).

@@ -18,7 +18,7 @@ class KleidiaiConan(ConanFile):
     settings = "os", "arch", "compiler", "build_type"
     options = {"fPIC": [True, False]}
     default_options = {"fPIC": True}
-    python_requires = "slipway_sources/1.0"
+    python_requires = "slipway_sources/1.1"
     python_requires_extend = "slipway_sources.Fetched"
     exports_sources = "fortify/*"
     implements = ["auto_shared_fpic"]

@@ -15,7 +15,7 @@ GLIBC = ("ld-linux*.so.*", *(f"lib{name}.so.*" for name in ("c", "dl", "m", "mve
 
 
 class OnnxruntimeConan(ConanFile):
-    python_requires = "slipway_sources/1.0"
+    python_requires = "slipway_sources/1.1"
     name = "onnxruntime"
     description = "ONNX Runtime with its XNNPACK provider, as Debian builds it, and everything that it loads"
     license = "MIT"

@@ -19,7 +19,7 @@ TEXTS = ("LICENSE", "ThirdPartyNotices.txt")
 
 
 class OnnxruntimeConan(ConanFile):
-    python_requires = "slipway_sources/1.0"
+    python_requires = "slipway_sources/1.1"
     name = "onnxruntime"
     description = "ONNX Runtime with its XNNPACK provider for Android, as Microsoft builds it"
     license = "MIT"

@@ -22,7 +22,7 @@ class PthreadpoolConan(ConanFile):
         "sync_primitive": ["default", "condvar", "futex"],
     }
     default_options = {"shared": False, "fPIC": True, "sync_primitive": "default"}
-    python_requires = "slipway_sources/1.0"
+    python_requires = "slipway_sources/1.1"
     python_requires_extend = "slipway_sources.Fetched"
     implements = ["auto_shared_fpic"]
     languages = ["C"]

@@ -65,7 +65,7 @@ class SlipwayConan(ConanFile):
         "backends": ["ANY"],
     }
     default_options = {"shared": False, "fPIC": True, "operators": "all", "backends": "all"}
-    python_requires = "slipway_sources/1.0"
+    python_requires = "slipway_sources/1.1"
     implements = ["auto_shared_fpic"]
     package_id_non_embed_mode = "recipe_revision_mode"
 

@@ -50,7 +50,7 @@ class XnnpackConan(ConanFile):
         "all_microkernels": False,
         "kleidiai": True,
     }
-    python_requires = "slipway_sources/1.0"
+    python_requires = "slipway_sources/1.1"
     python_requires_extend = "slipway_sources.Fetched"
     implements = ["auto_shared_fpic"]
 
