@@ -143,6 +143,7 @@ def slipway_deploy(slipway_device: Device, request: pytest.FixtureRequest) -> De
 
     def call(what: str | Path, scheme: str = "fp32", engine: str = "", check: bool = True, **options: Any) -> Result:
         listeners = [*options.pop("listeners", []), partial(_heard, say)]
+        failed = ""
         try:
             settings = Settings(**{"wait": request.config.getoption("--device-wait"), **options})
             program = exported(what, scheme, say)  # first: it ends at once if PyTorch's wheel is missing
@@ -152,8 +153,6 @@ def slipway_deploy(slipway_device: Device, request: pytest.FixtureRequest) -> De
                 result.check()
         except (SlipwayError, ValidationError) as error:
             failed = str(error)
-        else:
-            failed = ""
         if failed:  # not inside of except: pytest would print the error twice
             pytest.fail(failed, pytrace=False)
         latency = "" if result.emulated else result.runner.latency_ms.p50
@@ -195,7 +194,7 @@ def _heard(say: Say, event: Event) -> None:
         say(event.text)
 
 
-def built(target: str, engine: str = "", say: Say = print) -> Bundle:
+def built(target: str, engine: str, say: Say = print) -> Bundle:
     """The bundle for ``target``, by ``./inv build``; nothing is done when it is there."""
     words = ["build", "--target", target, *(["--engine", engine] if engine else [])]
     return Bundle.load(Path(_inv(words, say)["path"]))

@@ -14,11 +14,7 @@ from typing import Any
 
 from core.errors import HostError
 from core.paths import cache_dir
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from core.toml import tomllib
 
 TABLE = Path(__file__).with_name("tools.toml")
 _SYSTEMS = Path(__file__).with_name("systems.toml")

@@ -55,6 +55,11 @@ def size(count: float | None) -> str:
     return _scaled(float(count), ("B", "kB", "MB", "GB", "TB")) if count else ""
 
 
+def amount(count: float) -> str:
+    """Bytes as `size` has them; ``0 B`` for nothing."""
+    return size(count) or "0 B"
+
+
 def counted(count: int, word: str) -> str:
     """``1 cell``, ``2 cells``."""
     return f"{count} {word}{'' if count == 1 else 's'}"

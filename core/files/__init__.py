@@ -21,12 +21,13 @@ from core.errors import HostError, SlipwayError, UsageError
 _CHUNK = 1 << 20
 
 
-def sha256_file(path: Path) -> str:
-    """The file's SHA-256 as 64 lower-case hex digits."""
+def sha256_file(path: Path, most: int = sys.maxsize) -> str:
+    """The SHA-256 of the file, or of its first ``most`` bytes, as 64 lower-case hex digits."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
+        while chunk := file.read(min(_CHUNK, most)):
             digest.update(chunk)
+            most -= len(chunk)
     return digest.hexdigest()
 
 

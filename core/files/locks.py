@@ -68,7 +68,7 @@ def _say(path: Path, waiting: str) -> None:
     console.note(f"{waiting}: held by {who}" if who else waiting)
 
 
-def _try(path: Path) -> int | None:
+def taken(path: Path) -> int | None:
     """A handle with the lock; ``None`` if another process has it."""
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -91,7 +91,7 @@ def _try(path: Path) -> int | None:
 def _acquire(path: Path, waiting: str) -> int:
     begun, said = time.monotonic(), 0.0
     try:
-        while (handle := _try(path)) is None:
+        while (handle := taken(path)) is None:
             passed = time.monotonic() - begun
             if waiting and passed >= 1 and (not said or passed - said >= _SAY_S):
                 _say(path, waiting)

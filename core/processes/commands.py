@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, AnyStr
 
 from core.errors import HostError, SlipwayError
+from core.paths import IMPORTS
 from core.processes.interrupts import interrupts_later
 
 PIECE = 1 << 16
@@ -119,6 +120,15 @@ class Done:
     returncode: int
     stdout: str
     stderr: str
+
+
+def own_module(name: str) -> list[str]:
+    """Argv that runs a module of ours in a process of its own.
+
+    Our folder comes first: with -m alone a module of the current folder could replace ours.
+    """
+    run = "import runpy, sys; sys.path[0] = sys.argv.pop(1); runpy.run_module(sys.argv.pop(1), None, '__main__')"
+    return [sys.executable, "-c", run, str(IMPORTS), name]
 
 
 _RUNNERS_MARK = "RUNNER_TRACKING_ID"

@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
 from core.errors import UsageError
 from core.plain import plain
+from core.strict_json import Frozen
 from deploy.scripts import script
 from deploy.transport.base import Transport, run
 from deploy.transport.deadline import Deadline
@@ -35,6 +36,8 @@ _ZONE = re.compile(
 """Linux counts in thousandths of a degree Celsius; Android's thermal service in whole ones."""
 _COLDEST, _WARMEST = -60.0, 200.0
 """Zones outside of this range measure something else, or are switched off."""
+_COOLED = re.compile("cpu|processor", re.IGNORECASE)
+_THROTTLED = re.compile(r"throttled(?:=| +)(?:0x)?([0-9a-fA-F]{1,8})")
 _BITS = {0: "under-voltage", 1: "clock capped", 2: "throttled", 3: "soft temperature limit"}
 """Of a Raspberry Pi's ``get_throttled``: now; 16 higher: since it was switched on."""
 
@@ -65,16 +68,14 @@ class Files:
         return found if at == len(data) else {}
 
 
-class Snapshot(BaseModel):
+class Snapshot(Frozen):
     """The device's state at one moment; unknown values are empty or ``None``."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     governors: tuple[str, ...] = ()
     """Of its cores, each named once."""
-    frequencies_khz: dict[str, int] = {}
+    frequencies_khz: dict[str, int] = Field(default_factory=dict)
     """By core number."""
-    temperatures_c: dict[str, float] = {}
+    temperatures_c: dict[str, float] = Field(default_factory=dict)
     """By zone; a second zone of a name is ``name#2``."""
     cooling: int | None = None
     """Steps by which the system slows its cores down now, summed."""
@@ -92,10 +93,8 @@ class Snapshot(BaseModel):
         return max(self.temperatures_c.values(), default=None)
 
 
-class Conditions(BaseModel):
+class Conditions(Frozen):
     """Around one run."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     before: Snapshot = Snapshot()
     after: Snapshot = Snapshot()
@@ -137,16 +136,16 @@ def snapshot(text: str, part: str = "now") -> Snapshot:
     frequencies: dict[str, int] = {}
     zones: dict[str, float] = {}
     sums: dict[str, int] = {}
-    bits: int | None = None
-    load, memory = None, None
+    bits, load, memory = None, None, None
     inside = False
     for line in plain(text).split("\n"):
         if line.startswith("@@"):
             inside = line == f"@@{part}"
             continue
         words = line[:_LINE].split()
+        if inside and (found := _THROTTLED.fullmatch(line.strip())):
+            bits = int(found[1], 16)
         if not inside or len(words) < 2:
-            bits = _bits(line, bits) if inside else bits
             continue
         key, value = words[0], words[1]
         count = natural(value, _MOST)
@@ -158,12 +157,8 @@ def snapshot(text: str, part: str = "now") -> Snapshot:
             if _COLDEST < degrees < _WARMEST:
                 number = sum(each.partition("#")[0] == name for each in zones) + 1
                 zones[name if number == 1 else f"{name}#{number}"] = degrees
-        elif key == "cooling" and count is not None and re.search("cpu|processor", line, re.IGNORECASE):
-            sums["cooling"] = sums.get("cooling", 0) + count
-        elif key == "count" and count is not None:
-            sums["count"] = sums.get("count", 0) + count
-        elif key == "throttled":
-            bits = _bits(f"throttled={value}", bits)
+        elif count is not None and (key == "count" or (key == "cooling" and _COOLED.search(line))):
+            sums[key] = sums.get(key, 0) + count
         elif key == "load":
             load = float(value) if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", value) else None
         elif key == "MemAvailable:" and count is not None:
@@ -180,18 +175,11 @@ def snapshot(text: str, part: str = "now") -> Snapshot:
     )
 
 
-def _bits(line: str, before: int | None) -> int | None:
-    match = re.fullmatch(r"throttled=(?:0x)?([0-9a-fA-F]{1,8})", line.strip())
-    return int(match[1], 16) if match else before
-
-
 def signs(before: Snapshot, after: Snapshot) -> tuple[str, ...]:
     """Signs that the device throttled itself between two moments."""
-    found: list[str] = []
-    new = (after.throttled_bits or 0) & ~(before.throttled_bits or 0)
-    for bit, name in _BITS.items():
-        if (after.throttled_bits or 0) >> bit & 1 or new >> (bit + 16) & 1:
-            found.append(name)
+    now = after.throttled_bits or 0
+    new = now & ~(before.throttled_bits or 0)
+    found = [name for bit, name in _BITS.items() if now >> bit & 1 or new >> (bit + 16) & 1]
     if (after.throttle_count or 0) > (before.throttle_count or 0):
         found.append(f"{(after.throttle_count or 0) - (before.throttle_count or 0)} times too hot")
     if (after.cooling or 0) > 0:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
-
 from core.errors import NotSupportedError
+from core.strict_json import Frozen
 
 _ANDROID = {
     "arm64-v8a": "android-arm64", "armeabi-v7a": "android-armv7", "x86_64": "android-x86_64", "x86": "android-x86",
@@ -22,10 +21,8 @@ _LOADER_64 = ("/lib/ld-linux-aarch64.so.1", "/lib/ld-musl-aarch64.so.1")
 _X86_64 = ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-musl-x86_64.so.1")
 
 
-class DeviceFacts(BaseModel):
+class DeviceFacts(Frozen):
     """A device's description of itself. Sizes in bytes; versions as texts; unknown values empty or ``None``."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     system: str
     """``uname -s``: ``Linux``."""

@@ -11,20 +11,15 @@ import functools
 import os
 import re
 import shlex
-import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from core.errors import ConfigError, did_you_mean, near
+from core.toml import tomllib
 from deploy.transport.ssh.spelled import spelled
 from deploy.virtual.spec import load_specs
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 FILE = Path(__file__).with_name("devices.toml")
 VARIABLE = "SLIPWAY_DEVICES_FILE"

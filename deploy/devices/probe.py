@@ -119,7 +119,8 @@ def parse(text: str) -> DeviceFacts:
         parts, "getconf"
     ).removeprefix("glibc ")
     loaders = tuple(dict.fromkeys(parts["loaders"]))
-    properties = _properties(parts["android"])
+    pairs = (re.fullmatch(r"\[([^\]]+)\]: \[(.*)\]", line) for line in parts["android"])  # as getprop prints them
+    properties = {pair[1]: pair[2] for pair in pairs if pair}
     phone = (properties.get(f"ro.product.{key}", "") for key in ("manufacturer", "model"))
     mac = _keyed(parts["darwin"])
     return DeviceFacts(
@@ -228,12 +229,6 @@ def _noexec(mounts: list[str], folder: str) -> bool:
         if inside and len(point) >= best:
             best, options = len(point), fields[3]
     return "noexec" in options.split(",")
-
-
-def _properties(lines: list[str]) -> dict[str, str]:
-    """What ``getprop`` prints: ``[key]: [value]``."""
-    matches = (re.fullmatch(r"\[([^\]]+)\]: \[(.*)\]", line) for line in lines)
-    return {match[1]: match[2] for match in matches if match}
 
 
 def _abis(properties: dict[str, str]) -> tuple[str, ...]:

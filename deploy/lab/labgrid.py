@@ -9,26 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import logging
 import os
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from core.environment import ensure
 from core.errors import ConfigError, DeviceBusyError, NotSupportedError, SlipwayError, UnreachableError, suggestion
-from core.files import sha256_bytes
+from core.files import locks, sha256_bytes
 from core.paths import cache_dir
 from core.plain import one_line
+from deploy.devices.inventory import Device
 from deploy.transport.base import interrupted_after, uninterrupted
 from deploy.transport.deadline import Deadline
 from deploy.transport.hearing import natural
 from deploy.transport.ssh.spelled import Spelled
-
-if TYPE_CHECKING:
-    from deploy.devices.inventory import Device
 
 # labgrid's own environment variables
 COORDINATOR, PROXY, PLACE, TOKEN = "LG_COORDINATOR", "LG_PROXY", "LG_PLACE", "LG_TOKEN"
@@ -244,25 +241,16 @@ def _first(lab: Lab, device: Device, wanted: list[Any], stack: contextlib.ExitSt
     for place in wanted:
         name = sha256_bytes(f"{lab.address}\0{lab.name}\0{place.name}".encode())[:24]
         with contextlib.ExitStack() as own:
-            file = os.open(cache_dir("locks") / f"lab-{name}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            own.callback(os.close, file)
-            while not (locked := _locks(file)) and not end.over:
+            while (lock := locks.taken(cache_dir("locks") / f"lab-{name}")) is None and not end.over:
                 time.sleep(_PAUSE)
+            if lock is not None:
+                own.callback(os.close, lock)
             lab.sync()
             mine = place.acquired == lab.name or lab.name in place.allowed
-            if locked and (mine or (not place.acquired and _acquire(lab, device, place, own))):
+            if lock is not None and (mine or (not place.acquired and _acquire(lab, device, place, own))):
                 stack.push(own.pop_all())
                 return place
     return None
-
-
-def _locks(file: int) -> bool:
-    """Lock an open file; false if another deploy of this user has done so."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _acquire(lab: Lab, device: Device, place: Any, stack: contextlib.ExitStack) -> bool:

@@ -18,9 +18,9 @@ from typing import Any, Literal
 import numpy as np
 
 from core import console
-from core.console.units import duration
+from core.console.units import amount, duration
 from core.errors import SlipwayError, UsageError
-from core.files import sha256_file, write_atomic
+from core.files import write_atomic
 from core.formats.program import Program, Sample, Samples
 from deploy.devices.probe import device_root
 from deploy.matrix.model import CellResult, Problem
@@ -32,7 +32,6 @@ from deploy.run.events import Steps
 from deploy.run.job import Sized
 from deploy.run.npy import BFLOAT16, load, widen
 from deploy.run.pipeline import connected, prepared
-from deploy.run.preflight import size
 from deploy.run.result import now
 from deploy.run.session import Session
 from deploy.run.settings import ONCE, Settings
@@ -394,8 +393,7 @@ def _case(program: Program, sample: Sample, folder: Path) -> Sized:
     """A sample, under the names of its files."""
     inputs = {}
     for file, wanted in zip(sample.inputs, program.inputs, strict=True):
-        made = fitted(file, wanted.dtype, folder)
-        inputs[file.name] = Blob(made.resolve(), sha256_file(made), made.stat().st_size)
+        inputs[file.name] = Blob.of(fitted(file, wanted.dtype, folder))
     return Sized("a sample", inputs, (), ())
 
 
@@ -458,9 +456,9 @@ def _costs(one: Row) -> list[str]:
     return [
         "" if cosine is None else f"{cosine:.6f}",
         "" if psnr is None else "identical" if psnr == math.inf else f"{psnr:.1f} dB",
-        size(one.program_bytes),
+        amount(one.program_bytes),
         times[0] + " throttled" * bool(one.throttled),
         times[1],
-        size(one.peak_rss_bytes),
+        amount(one.peak_rss_bytes),
         "DIFFERS" if one.outcome == "differs" else "*" if one.front else "",
     ]

@@ -21,7 +21,8 @@ from typing import IO, Any
 from core.cli.start import again
 from core.errors import INTERRUPTED, HostError, SlipwayError
 from core.formats.bundle import Bundle
-from core.paths import IMPORTS, cache_dir
+from core.paths import cache_dir
+from core.processes.commands import own_module
 from deploy.devices.inventory import Device
 from deploy.matrix.model import Problem
 from deploy.run.events import Event
@@ -31,10 +32,6 @@ from deploy.run.settings import Settings
 
 CLEANUP = 30.0
 """Seconds that a worker has, after Ctrl-C, to end what runs on its device and give back the lock."""
-
-# Our folder first: with -m alone a module of the current folder could replace ours.
-_RUN = "import runpy, sys; sys.path[0] = sys.argv.pop(1); runpy.run_module(sys.argv.pop(1), None, '__main__')"
-_WORKER = "deploy.matrix.devices"
 
 
 class Worker:
@@ -109,7 +106,7 @@ class Worker:
             if self._child is None and not self._stopped:
                 with self.log.open("a", encoding="utf-8") as log:
                     self._child = subprocess.Popen(
-                        [sys.executable, "-c", _RUN, str(IMPORTS), _WORKER],
+                        own_module("deploy.matrix.devices"),
                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
                         text=True, encoding="utf-8", start_new_session=True,
                     )  # fmt: skip

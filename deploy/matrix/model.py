@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +10,7 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from core.console.units import elapsed
 from core.errors import ConfigError, SlipwayError
-from core.files import sha256_file
+from core.files import sha256_bytes, sha256_file
 from core.formats.bundle import Bundle
 from core.formats.program import load_program
 from core.strict_json import parse_json
@@ -253,7 +252,7 @@ def inputs_of(cell: Cell, bundle: Bundle, path: Path, settings: Settings) -> str
         facts["program"] = program.model_dump(mode="json", exclude={"seconds", "depends"})
         path = path / program.file
     facts["file"] = sha256_file(path)
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    return sha256_bytes(json.dumps(facts, sort_keys=True).encode())
 
 
 def unfilled(cell: Cell, outcome: Outcome = "not run", error: Problem | None = None, **known: Any) -> CellResult:

@@ -13,8 +13,9 @@ import statistics
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
@@ -27,9 +28,6 @@ from core.errors import UsageError
 from core.plain import json_text, plain
 from deploy.matrix.model import AWAY, CellResult, Change, Impossible, Matrix
 from deploy.matrix.plan import Cell, Plan, exactly, grouped, named
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 MOST_JOBS = 256
 """Jobs that GitHub Actions makes of one matrix at most."""
@@ -57,13 +55,11 @@ def views(found: Matrix) -> list[View]:
 
 def _cells(found: Matrix) -> View:
     cells = found.cells
-    targets: dict[str, set[str]] = {}
-    for cell in cells:
-        targets.setdefault(cell.device, set()).add(cell.target)
+    targets = grouped((cell.device, cell.target) for cell in cells)
     columns = {
         "device": [cell.device + " (emulated)" * cell.emulated for cell in cells],
         # Some devices have cells of several targets.
-        "engine": [cell.engine + f" ({cell.target})" * (len(targets[cell.device]) > 1) for cell in cells],
+        "engine": [cell.engine + f" ({cell.target})" * (len(set(targets[cell.device])) > 1) for cell in cells],
         "program": [cell.program for cell in cells],
         "outcome": [_outcome(cell) for cell in cells],
         "latency p50": [duration(cell.latency.p50) if cell.latency else "" for cell in cells],
@@ -192,7 +188,7 @@ def _facts(found: Matrix) -> dict[str, str]:
     return {name: text for name, text in facts.items() if text}
 
 
-class Live:
+class Live(AbstractContextManager["Live"]):
     """Progress on stderr: a bar over all cells and a line for each busy device; without a terminal, a line per cell."""
 
     def __init__(self, total: int) -> None:
@@ -200,9 +196,6 @@ class Live:
         self._all = console.begin("matrix", announce=False)
         self._all.count(0, total)
         self._devices: dict[str, Step] = {}
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         for step in (*self._devices.values(), self._all):

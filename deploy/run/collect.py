@@ -15,6 +15,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from core import errors
 from deploy.run import compare, npy, runner
 from deploy.run.compare import Comparison, digest
@@ -202,8 +204,6 @@ def seen(job: Job, got: Path, outputs: Sequence[Comparison]) -> dict[str, Any]:
     Raises:
         ProgramError: the names are missing or are something else.
     """
-    import numpy as np
-
     named = job.program.classes if job.program else None
     folder = job.model.source.parent
     if (
@@ -234,8 +234,6 @@ def seen(job: Job, got: Path, outputs: Sequence[Comparison]) -> dict[str, Any]:
 
 def _probabilities(array: tuple[str, Any]) -> Any:
     """The softmax of the first row of scores."""
-    import numpy as np
-
     scores = array[1].reshape(-1, array[1].shape[-1])[0].astype(np.float64)
     with np.errstate(all="ignore"):  # a device may give anything
         powers = np.exp(scores - scores.max())

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from core.errors import ConfigError
-from core.formats.bundle import runner_argv
+from core.formats.bundle import Needs, runner_argv
 from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import Device, load_devices
 from deploy.devices.probe import LOADERS
@@ -22,7 +22,6 @@ from deploy.transport.base import Transport
 from deploy.transport.deadline import NEVER, Deadline
 
 if TYPE_CHECKING:
-    from core.formats.bundle import Needs
     from deploy.transport.adb.transport import AdbTransport
     from deploy.transport.ssh.config import Address
     from toolchains.targets import Target

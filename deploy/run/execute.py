@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.errors import PreflightError, UsageError
-from core.files import sha256_file
 from core.formats.bundle import Needs
 from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import Device
@@ -118,10 +117,7 @@ def _blobs(executable: Path, files: Sequence[Path]) -> dict[str, Blob]:
         raise UsageError(f"There is no file {', '.join(missing)}.", "", "give the path of an executable", missing)
     if len(set(names)) != len(names):
         raise UsageError("Two of the files have one name.", ", ".join(names), "rename one of them", names)
-    return {
-        file.name: Blob(file.resolve(), sha256_file(file), file.stat().st_size, executable=file == executable)
-        for file in everything
-    }
+    return {file.name: Blob.of(file, executable=file == executable) for file in everything}
 
 
 def needs_of(executable: Path, beside: Sequence[Path] = ()) -> Needs | None:

@@ -8,14 +8,13 @@ space is short.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from core.console.units import counted
 from core.errors import ProgramError, UsageError
-from core.files import sha256_bytes, sha256_file
+from core.files import sha256_bytes
 from core.formats import program as stored
 from core.formats.bundle import Bundle
 from core.formats.program import Case, Format, Method, Program, TensorFile, Tolerance
@@ -24,7 +23,7 @@ from deploy.devices.inventory import Device
 from deploy.run.needs import ProgramNeeds
 from deploy.run.runner import MODEL, RunnerResult
 from deploy.run.settings import DEFAULT, LEAN, Settings
-from deploy.store.store import Blob, Store
+from deploy.store.store import Blob
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ class Job(Sized):
     def digest(self) -> str:
         """The folder's name on the device: other files, or the same under other names, get another one."""
         lines = "".join(f"{blob.sha256} {name}\n" for name, blob in sorted(self.files.items()))
-        return hashlib.sha256(lines.encode()).hexdigest()[:32]
+        return sha256_bytes(lines.encode())[:32]
 
     @property
     def output_bytes(self) -> int:
@@ -116,7 +115,7 @@ class Job(Sized):
         used = {self.method, *(name for name, _ in self.first), *(case.method for case in self.cases)}
         wanted = {name for method in needs.methods if method.name in used for name in method.external_weights}
         file = named or _weights_beside(self.model.source, sorted(wanted))
-        return replace(self, data={MODEL + _WEIGHTS: _blob(file)}) if file else self
+        return replace(self, data={MODEL + _WEIGHTS: Blob.of(file)}) if file else self
 
     def with_data(self, names: Sequence[str]) -> Job:
         """The job with the files that the program names as its weights.
@@ -141,7 +140,7 @@ class Job(Sized):
                 f"put {', '.join(missing)} into {folder}",
                 missing,
             )
-        return replace(self, data={name: _blob(folder / name) for name in names})
+        return replace(self, data={name: Blob.of(folder / name) for name in names})
 
 
 _WEIGHTS = ".ptd"
@@ -232,7 +231,7 @@ def load_job(path: Path, settings: Settings = DEFAULT) -> Job:
         outputs, execution = _outputs(program, settings) if own and not expected else (program.outputs, 0)
         return Job(
             name=program.name,
-            model=_blob(path / program.file, program.sha256),
+            model=Blob.of(path / program.file, program.sha256),
             inputs=_inputs(inputs or [_reference(path, item.file) for item in program.inputs if not shapes]),
             references=tuple(expected) or (tuple(_reference(path, item.file) for item in outputs) if own else ()),
             tolerances=tuple(_tolerance(program, index, bool(expected)) for index in range(len(program.outputs))),
@@ -252,7 +251,7 @@ def load_job(path: Path, settings: Settings = DEFAULT) -> Job:
     return Job(
         # The usual name of a file says nothing; its folder's does, and keeps two models' results apart.
         name=path.resolve().parent.name if path.stem == "model" else path.stem,
-        model=_blob(path),
+        model=Blob.of(path),
         inputs=_inputs(inputs),
         references=tuple(expected),
         tolerances=(),
@@ -262,7 +261,7 @@ def load_job(path: Path, settings: Settings = DEFAULT) -> Job:
 
 
 def _inputs(files: Sequence[Path]) -> dict[str, Blob]:
-    return {f"input{index}.npy": _blob(file) for index, file in enumerate(files)}
+    return {f"input{index}.npy": Blob.of(file) for index, file in enumerate(files)}
 
 
 def _outputs(program: Program, settings: Settings) -> tuple[tuple[TensorFile, ...], int]:
@@ -273,7 +272,7 @@ def _outputs(program: Program, settings: Settings) -> tuple[tuple[TensorFile, ..
     """
     if not program.executions:
         return program.outputs, 0
-    executions, warmup = settings.executions
+    executions, warmup = settings.executions()
     found = program.executions.get(executions + warmup)
     if found is None:
         known = sorted(program.executions)
@@ -316,7 +315,7 @@ def _cases(folder: Path, program: Program) -> tuple[Sized, ...]:
     def case(one: Case | Method, method: str, first: Sequence[Method]) -> Sized:
         return Sized(
             one.name,
-            {item.file: _blob(_reference(folder, item.file)) for item in one.inputs},
+            {item.file: Blob.of(_reference(folder, item.file)) for item in one.inputs},
             tuple(_reference(folder, item.file) for item in one.outputs),
             one.tolerances,
             method,
@@ -337,10 +336,6 @@ def _reference(folder: Path, name: str) -> Path:
     return file
 
 
-def _blob(file: Path, sha256: str = "") -> Blob:
-    return Blob(file.resolve(), sha256 or sha256_file(file), file.stat().st_size)
-
-
 _ROOM = 4
 """Times the program's size that must be free: packed weights take up to two, and are written beside an older file."""
 
@@ -353,11 +348,6 @@ def cache_name(settings: Settings, device: Device, bundle: Bundle, facts: Device
     # Other kernels read other packed weights: runs with and without them in turns would each pack theirs again.
     limits = f"-{sha256_bytes(' '.join(settings.limits).encode())[:8]}" if settings.limits else ""
     return f"weights/{model.sha256}.{manifest.target}-{manifest.engine}{limits}" if wanted and room else ""
-
-
-def cache_flags(store: Store, name: str) -> list[str]:
-    """The runner's flags for a cache of that name."""
-    return [f"--weights_cache={store.path(name)}"] if name else []
 
 
 def load_text(runner: RunnerResult) -> str:

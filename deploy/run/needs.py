@@ -6,7 +6,6 @@ so it is kept by their digests.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from core.errors import ConfigError, HostError, NotSupportedError, ProgramError
-from core.files import write_json
+from core.files import sha256_bytes, write_json
 from core.formats.bundle import RUNNER, Bundle
 from core.formats.program import format_of
 from core.paths import cache_dir
@@ -115,7 +114,7 @@ def complex_only(names: Collection[str]) -> bool:
 def bundle_digest(bundle: Bundle) -> str:
     """The name of a bundle on devices: SHA-256 over its files' paths, digests and run bits."""
     lines = sorted(f"{entry.sha256} {int(entry.executable)} {entry.path}\n" for entry in bundle.manifest.files)
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
+    return sha256_bytes("".join(lines).encode())
 
 
 def describe(bundle: Bundle, program: Path, sha256: str) -> ProgramNeeds:

@@ -6,11 +6,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
-
-from core.console import units
+from core.console.units import amount
 from core.errors import DeviceFullError, MissingOperatorError, PreflightError, SlipwayError
 from core.formats.bundle import Bundle, Needs, Offers
+from core.strict_json import Frozen
 from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import Device
 from deploy.devices.probe import TOOLS
@@ -40,10 +39,8 @@ _FIRST = ("operating system", "machine", "ABI")
 _SYSTEMS = {"linux": "Linux", "android": "Linux", "macos": "Darwin"}
 
 
-class Finding(BaseModel):
+class Finding(Frozen):
     """One check: what is needed, and what the device has."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     check: str
     needs: str
@@ -73,15 +70,15 @@ def check(
     space, memory = space_needed(upload_bytes, output_bytes), program_bytes + planned + _RUNNER_MEMORY
     free, available = facts.free, facts.memory_available
     full = _finding(
-        "free space", size(space), "" if free is None else size(free), None if free is None else free >= space,
+        "free space", amount(space), "" if free is None else amount(free), None if free is None else free >= space,
         f"free some space on the device, or remove {facts.root} there",
     )  # fmt: skip
     return [
         *of_device(bundle.manifest.needs, facts),
         full.model_copy(update={"error": "device-full"}),
         _finding(
-            "memory", size(memory), size(available) if available else "", available >= memory if available else None,
-            f"end other programs on the device, or {_smaller(needs)}",
+            "memory", amount(memory), amount(available) if available else "",
+            available >= memory if available else None, f"end other programs on the device, or {_smaller(needs)}",
         ),
         *_program(bundle, needs, method),
     ]  # fmt: skip
@@ -243,8 +240,3 @@ def at_least(has: str, needs: str) -> bool:
 
 def _version(text: str) -> list[int]:
     return [int(part) for part in re.findall(r"[0-9]{1,18}", text)]
-
-
-def size(number: float) -> str:
-    """Bytes for people: ``14 MB``."""
-    return units.size(number) or "0 B"

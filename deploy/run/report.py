@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from core import console
-from core.console.units import counted, duration, took
+from core.console.units import amount, counted, duration, took
 
 if TYPE_CHECKING:
     from core.console.live import Step
@@ -86,13 +86,12 @@ def _classes(value: Result) -> None:
 def _summary(value: Result) -> None:
     from deploy.run import generate
     from deploy.run.job import load_text
-    from deploy.run.preflight import size
 
     runner, upload, found = value.runner, value.upload, value.conditions
     latency, text, emulated = runner.latency_ms, runner.generated, "emulated" if value.emulated else ""
-    uploaded = f"{size(upload.bytes)} in {counted(upload.files, 'file')}" if upload.files else "nothing"
+    uploaded = f"{amount(upload.bytes)} in {counted(upload.files, 'file')}" if upload.files else "nothing"
     if upload.present_files:
-        uploaded += f"; {size(upload.present_bytes)} in {counted(upload.present_files, 'file')} were there"
+        uploaded += f"; {amount(upload.present_bytes)} in {counted(upload.present_files, 'file')} were there"
     # What an emulator says of its board (linux,dummy-virt) says less than the inventory: virtual Raspberry Pi 4.
     board = value.title.partition(":")[0] if value.emulated else ""
     machine = (board or value.facts.board, value.facts.machine, value.facts.cpu, f"{value.facts.cores} cores")
@@ -121,7 +120,7 @@ def _summary(value: Result) -> None:
         ["THROTTLED", throttled],
         ["cores", found.affinity],
         ["threads", str(runner.threads)] if text else ["executions", executions],
-        ["peak RSS", size(runner.peak_rss_bytes)],
+        ["peak RSS", amount(runner.peak_rss_bytes)],
         ["uploaded", uploaded],
         ["verified", f"program: {verified.program.text}; bundle: {verified.bundle.text}" if verified else ""],
         ["replaced", f"{damaged}: damaged on the device" if damaged else ""],

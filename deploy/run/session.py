@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from core.console.units import counted
+from core.console.units import amount, counted
 from core.errors import CrashError, TransferError
 from core.files import locked, new_folder
 from core.formats.bundle import Bundle, runner_in
@@ -22,9 +22,9 @@ from deploy.run import collect, generate, preflight, result, runner
 from deploy.run.compare import Comparison
 from deploy.run.connect import machine_of
 from deploy.run.events import Step, Steps
-from deploy.run.job import Job, Sized, cache_flags, cache_name
+from deploy.run.job import Job, Sized, cache_name
 from deploy.run.needs import ProgramNeeds, bundle_digest
-from deploy.run.preflight import Finding, size
+from deploy.run.preflight import Finding
 from deploy.run.result import BundleUsed, ProgramUsed, Result, Upload, Verified
 from deploy.run.settings import ONCE, Settings
 from deploy.store import gc
@@ -279,10 +279,10 @@ class Session:
                 if not self._has_folder(survey, folder):
                     self._arrange(store, voucher, folder, files)
             step.outcome = (
-                f"uploaded {counted(len(missing), 'file')}, {size(total)}"
-                + (f" ({size(resumed)} of it earlier)" if resumed else "")
+                f"uploaded {counted(len(missing), 'file')}, {amount(total)}"
+                + (f" ({amount(resumed)} of it earlier)" if resumed else "")
                 if missing
-                else f"nothing to upload: 0 bytes of payload, {size(sum(present.values()))} were there"
+                else f"nothing to upload: 0 bytes of payload, {amount(sum(present.values()))} were there"
             )
         return Upload(
             files=len(missing),
@@ -311,7 +311,7 @@ class Session:
         From there ``above`` leads to the folder of the program and its inputs, with a slash; empty: the same.
         """
         job, text = self.job, settings.text
-        executions, warmup = settings.executions
+        executions, warmup = settings.executions()
         inputs = [f"{above}{name}" for name in case.inputs]
         argv = [
             program,
@@ -335,8 +335,8 @@ class Session:
         return [*argv, *settings.engine_flags, *settings.limits, *cache, *(text.flags if text else ())]
 
     def _run(self, store: Store, settings: Settings, case: Sized) -> runner.RunnerResult:
-        above, cache = f"../../{self.program}/", cache_flags(store, self.cache)
-        argv = self._argv(settings, case, runner_in(self.bundle.path), above, cache)
+        cache = [f"--weights_cache={store.path(self.cache)}"] if self.cache else []
+        argv = self._argv(settings, case, runner_in(self.bundle.path), f"../../{self.program}/", cache)
         cooled, name = 0.0, self.device.name
         if settings.cooldown:
             with self.steps.step("cool down", f"waiting for {name} to cool down") as step:

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
-
 from core.cli.request import number
 from core.errors import UsageError, nearest
+from core.strict_json import Frozen
 from deploy.devices.inventory import Device
 
 ENGINE = "onnxruntime"
@@ -128,10 +127,8 @@ class Turn(NamedTuple):
     token_ms: float
 
 
-class Prompt(BaseModel):
+class Prompt(Frozen):
     """What a language model reads, as numbers of a tokenizer, and how it goes on."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     tokens: Path
     """``.npy`` file, int64 ``[n]``."""
@@ -143,10 +140,8 @@ class Prompt(BaseModel):
     """Called when a text has ended: how many of the tokens so far stay, and those that come next; ``None``: no more."""
 
 
-class Settings(BaseModel):
+class Settings(Frozen):
     """How to run. The defaults are those of one deploy to a real device."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     num_executions: int | None = None
     """Timed executions; `on` fills in the usual number."""
@@ -210,10 +205,11 @@ class Settings(BaseModel):
 
     def on(self, device: Device, usual: tuple[int, int] = EXECUTIONS) -> Settings:
         """The same with numbers of executions: those given, else ``usual`` ones, or an emulated device's."""
-        executions, warmup = self._given(EMULATED if device.emulated else usual)
+        executions, warmup = self.executions(EMULATED if device.emulated else usual)
         return self.model_copy(update={"num_executions": executions, "warmup": warmup})
 
-    def _given(self, usual: tuple[int, int]) -> tuple[int, int]:
+    def executions(self, usual: tuple[int, int] = EXECUTIONS) -> tuple[int, int]:
+        """Timed ones and those before them: those given, else the ``usual`` ones."""
         executions, warmup = usual
         return (
             executions if self.num_executions is None else self.num_executions,
@@ -226,11 +222,6 @@ class Settings(BaseModel):
         names = [name for name in self.cpu_features.split(",") if name]
         others = ",".join(name for name in names if name != KLEIDIAI)
         return [*["--kleidiai=off"] * (KLEIDIAI in names), *[f"--cpu_features={others}"] * bool(others)]
-
-    @property
-    def executions(self) -> tuple[int, int]:
-        """Timed ones and those before them."""
-        return self._given(EXECUTIONS)
 
 
 DEFAULT = Settings()

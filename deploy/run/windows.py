@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
+from core.console.units import amount
 from core.errors import AnswerError, TransferError
 from core.files import locked, sha256_bytes, sha256_file
 from core.plain import one_line, plain, says
@@ -20,7 +21,6 @@ from deploy.devices.facts import DeviceFacts
 from deploy.devices.probe import TOOLS
 from deploy.run import collect, generate, runner
 from deploy.run.job import Sized
-from deploy.run.preflight import size
 from deploy.run.result import Result, Upload, Verified, now
 from deploy.run.session import Session
 from deploy.run.settings import Settings
@@ -88,7 +88,7 @@ class WindowsSession(Session):
                             "the same command again",
                             (blob.source.name,),
                         )
-            step.outcome = f"uploaded {len(files)} files, {size(total)}"
+            step.outcome = f"uploaded {len(files)} files, {amount(total)}"
         names = tuple(blob.source.name for blob in files.values())
         return Upload(files=len(files), bytes=total, names=names, present_files=0, present_bytes=0)
 

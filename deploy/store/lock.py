@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import getpass
-import hashlib
 import os
 import random
 import re
@@ -23,6 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from core.errors import DeviceBusyError, DeviceFullError, SlipwayError, TransferError, UnreachableError
+from core.files import sha256_bytes
 from core.plain import one_line, says
 from deploy.devices.probe import END, new_id, parse, refusal
 from deploy.scripts import script
@@ -257,8 +257,7 @@ def trouble(name: str, doing: str, root: str, code: int, said: str) -> SlipwayEr
 
 def new_owner() -> str:
     """A name for one session's files: this machine, this process, and a random part."""
-    host = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
-    return f"{host}-{os.getpid()}-{secrets.token_hex(4)}"
+    return f"{sha256_bytes(socket.gethostname().encode())[:8]}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
 def owner_of(name: str) -> str:

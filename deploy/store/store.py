@@ -20,10 +20,10 @@ knows what is not its own. The store is used under the device's lock.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,8 +38,6 @@ from deploy.transport.deadline import Deadline
 from deploy.transport.hearing import LISTING, natural
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from core.formats.bundle import Needs
     from deploy.devices.facts import DeviceFacts
 
@@ -63,6 +61,11 @@ class Blob:
     sha256: str
     size: int
     executable: bool = False
+
+    @classmethod
+    def of(cls, file: Path, sha256: str = "", executable: bool = False) -> Blob:
+        """A file as it is now; its digest is computed if it is not given."""
+        return cls(file.resolve(), sha256 or sha256_file(file), file.stat().st_size, executable)
 
     @property
     def mode(self) -> str:
@@ -99,7 +102,7 @@ class Survey:
         return name in self.looks and self.looks[name].size == blob.size
 
 
-class Store:
+class Store(AbstractContextManager["Store"]):
     """The folder ``root`` on the device behind ``transport``, for one session."""
 
     def __init__(self, transport: Transport, root: str) -> None:
@@ -107,9 +110,6 @@ class Store:
         self.owner = new_owner()
         self.lock = DeviceLock(transport, root, self.owner)
         self._left: tuple[str, ...] = ()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
         """Give the device back. A transfer that ran out of time resumes here the next time; others are removed."""
@@ -156,9 +156,8 @@ class Store:
             facts = probe(self._transport, self.root, needs, deadline)
             self.lock.root = facts.root
             answer = self.lock.attempt(first, deadline)
-        if answer.kind != "acquired":
-            return facts, answer.kind, None
-        return facts, answer.kind, self._completed(self._parse(answer.lines), others, deadline)
+        found = self._completed(self._parse(answer.lines), others, deadline) if answer.kind == "acquired" else None
+        return facts, answer.kind, found
 
     def _completed(self, found: Survey, others: Sequence[Sequence[str]], deadline: Deadline) -> Survey:
         """The survey, completed with the names that its first command had no room for."""
@@ -257,7 +256,7 @@ class Store:
                 begins = natural(number)
                 if sha256 in resumable and begins is not None:
                     size = min(begins, resumable[sha256].size)
-                    if _digest(resumable[sha256].source, size) == digest:
+                    if sha256_file(resumable[sha256].source, size) == digest:
                         begun[sha256] = size
                     else:
                         wrong.append(f"incoming/{sha256}.{self.owner}.part")
@@ -383,13 +382,3 @@ def _pieces(groups: Iterable[Sequence[str]], most: int = WORDS) -> list[list[str
         pieces[-1] += group
         room -= length
     return pieces
-
-
-def _digest(file: Path, size: int) -> str:
-    """SHA-256 of the first ``size`` bytes."""
-    digest = hashlib.sha256()
-    with file.open("rb") as source:
-        while size and (chunk := source.read(min(size, 1 << 20))):
-            digest.update(chunk)
-            size -= len(chunk)
-    return digest.hexdigest()

@@ -20,10 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from core.files import locked, write_json
 from core.paths import cache_dir
+from core.strict_json import Frozen
 from deploy.store.store import Blob, Look, Store
 from deploy.transport.deadline import Deadline
 
@@ -35,10 +34,8 @@ _FORGOTTEN = 400 * DAY
 How = Literal["runner", "digest now", "unchanged"]
 
 
-class Vouched(BaseModel):
+class Vouched(Frozen):
     """The evidence for a program's files, or a bundle's: the weakest of all of them."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     how: How
     """``runner``: the runner computed the digest of the bytes that it ran; ``digest now``: the device computed it

@@ -237,10 +237,9 @@ def finished(
         code = channel.pump(deadline.left(_TICK))
         if len(heard.stdout) > given:
             hear(bytes(heard.stdout[given:]))
-            given = len(heard.stdout)
             if not keep:
                 heard.stdout.clear()
-                given = 0
+            given = len(heard.stdout)
         if code is None:
             deadline.check(heard.doing)
     return Completed(tuple(words), code, bytes(heard.stdout), bytes(heard.stderr))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from core import console
-from core.console.units import counted
+from core.console.units import amount, counted
 from core.errors import SlipwayError
 from core.plain import plain
 
@@ -162,20 +162,16 @@ def rolled(device: str, value: Rolled) -> None:
 
 def collected(device: str, value: Collected, as_json: bool = False) -> None:
     """Print what was removed."""
-    from deploy.run.preflight import size
-
     rows = [
-        ["removed", f"{len(value.removed)} entries, {size(value.bytes)}"],
-        ["left", f"{counted(value.left_files, 'file')}, {size(value.left_bytes)}"],
+        ["removed", f"{len(value.removed)} entries, {amount(value.bytes)}"],
+        ["left", f"{counted(value.left_files, 'file')}, {amount(value.left_bytes)}"],
     ]
     _of_device(device, value, as_json, rows)
 
 
 def checked(device: str, value: Checked, as_json: bool = False) -> None:
     """Print what a full look found; then raise `TransferError` when something is damaged."""
-    from deploy.run.preflight import size
-
-    rows = [["verified", f"{counted(value.files, 'file')}, {size(value.bytes)} read"]]
+    rows = [["verified", f"{counted(value.files, 'file')}, {amount(value.bytes)} read"]]
     rows += [["damaged", path] for path in value.damaged]
     if value.caches:
         packed = counted(value.caches, "file")

@@ -55,9 +55,7 @@ def _padded(data: bytes) -> bytes:
 def _record(entry: Entry, number: int) -> bytes:
     name = entry.path.encode() + b"\0"
     links = 2 if stat.S_ISDIR(entry.mode) else 1
-    fields = (
-        number, entry.mode, 0, 0, links, 0, len(entry.data), 0, 0, *entry.device, len(name), 0,
-    )  # fmt: skip
+    fields = (number, entry.mode, 0, 0, links, 0, len(entry.data), 0, 0, *entry.device, len(name), 0)
     head = _MAGIC + b"".join(b"%08X" % field for field in fields)
     return _padded(head + name) + _padded(entry.data)
 

@@ -152,14 +152,10 @@ def _modules(spec: Spec, kernel: Path) -> Iterator[cpio.Entry]:
     yield cpio.file("etc/modules-in-order", "".join(paths))
 
 
-def keys_archive(host_key: str, authorized: Iterable[str]) -> bytes:
-    """The second archive: the device's own key and the keys that may log in."""
-    return cpio.write(
-        [
-            cpio.file("etc/ssh/ssh_host_ed25519_key", host_key, 0o600),
-            cpio.file("etc/ssh/authorized_keys", "".join(f"{line}\n" for line in authorized)),
-        ]
-    )
+def keys_archive(host_key: str, authorized: str) -> bytes:
+    """The second archive: the device's own key and the one that may log in."""
+    own = cpio.file("etc/ssh/ssh_host_ed25519_key", host_key, 0o600)
+    return cpio.write([own, cpio.file("etc/ssh/authorized_keys", f"{authorized}\n")])
 
 
 def read_module(file: Path) -> bytes:

@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING
 from core.console import step
 from core.errors import ConfigError, HostError, UnreachableError
 from core.files import disk_errors, locked, write_atomic
-from core.paths import IMPORTS
-from core.processes.commands import lasting, quote
+from core.processes.commands import lasting, own_module, quote
 from deploy.virtual.spec import Spec, get_spec
 from deploy.virtual.supervisor import PORT, Folder, Launch, State, read_state
 
@@ -44,10 +43,6 @@ _BANNER = b"host::features=shell_v2"
 _CNXN = int.from_bytes(b"CNXN", "little")
 _HELLO = struct.pack("<6I", _CNXN, 0x01000001, 1 << 20, len(_BANNER), sum(_BANNER), _CNXN ^ 0xFFFFFFFF) + _BANNER
 """An adb server's first message (adb's protocol.txt): command, version, most bytes, length and sum of the banner."""
-
-# Our folder first: with -m alone a module of the current folder could replace ours.
-_RUN = "import runpy, sys; sys.path[0] = sys.argv.pop(1); runpy.run_module(sys.argv.pop(1), None, '__main__')"
-_SUPERVISOR = "deploy.virtual.supervisor"
 
 
 @dataclass(frozen=True)
@@ -190,7 +185,7 @@ def _prepare(folder: Folder, initrd: Path) -> str:
         shutil.copyfile(initrd, folder.initrd)
         folder.initrd.chmod(0o600)
         with folder.initrd.open("ab") as file:
-            file.write(keys_archive(folder.host_key.read_text(encoding="ascii"), [public]))
+            file.write(keys_archive(folder.host_key.read_text(encoding="ascii"), public))
     return host_public
 
 
@@ -206,25 +201,22 @@ def _idle_seconds(spec: Spec) -> float:
 
 
 def _launch(spec: Spec, files: Image, folder: Folder) -> None:
-    argv = _qemu(spec, files, folder, f"{spec.append} slipway.time={time.time():.0f}")
-    # adb's server keeps its connection for ever: only traffic through it counts as use, and each transport marks it.
-    Launch(tuple(argv), _idle_seconds(spec), spec.system.login == "ssh").write(folder)
-    folder.console.unlink(missing_ok=True)
-    write_atomic(folder.log, f"$ {quote(argv)}\n", mode=0o600)
-
-
-def _qemu(spec: Spec, files: Image, folder: Folder, words: str) -> list[str]:
     from toolchains.emulation import emulators
 
-    return [
+    argv = [
         *emulators.system_argv(spec.arch, spec.emulator), *spec.qemu, "-nodefaults", "-display", "none",
         "-monitor", "none", "-serial", f"file:{folder.console}", "-no-reboot",
-        "-kernel", str(files.kernel), "-initrd", str(folder.initrd), "-append", words,
+        "-kernel", str(files.kernel), "-initrd", str(folder.initrd),
+        "-append", f"{spec.append} slipway.time={time.time():.0f}",
         # restrict: the machine reaches nothing; only this forward reaches it.
         "-netdev", f"user,id=net0,restrict=on,ipv6=off,hostfwd=tcp:{HOST}:{PORT}-:{spec.system.port}",
         "-device", f"{spec.netdev},netdev=net0",
         *(["-dtb", str(files.dtb)] if files.dtb else []),
     ]  # fmt: skip
+    # adb's server keeps its connection for ever: only traffic through it counts as use, and each transport marks it.
+    Launch(tuple(argv), _idle_seconds(spec), spec.system.login == "ssh").write(folder)
+    folder.console.unlink(missing_ok=True)
+    write_atomic(folder.log, f"$ {quote(argv)}\n", mode=0o600)
 
 
 def spawn_supervisor(folder: Folder) -> int:
@@ -234,7 +226,7 @@ def spawn_supervisor(folder: Folder) -> int:
     try:
         return os.posix_spawn(
             sys.executable,
-            [sys.executable, "-c", _RUN, str(IMPORTS), _SUPERVISOR, str(folder.path)],
+            [*own_module("deploy.virtual.supervisor"), str(folder.path)],
             lasting(),
             file_actions=[(os.POSIX_SPAWN_DUP2, source, fd) for source, fd in ((null, 0), (log, 1), (log, 2))],
             setsid=True,
@@ -259,20 +251,17 @@ def supervised(folder: Folder, seconds: float, answered: Callable[[State], bool]
     """
     pid = spawn_supervisor(folder)
     end = time.monotonic() + seconds
-    try:
+    with contextlib.ExitStack() as failed:
+        failed.callback(_abandon, folder, pid)
         while time.monotonic() < end and not gone(pid):
             state = read_state(folder)
             if state is not None and state.pid == pid and answered(state):
                 state = replace(state, ready=True)
                 state.write(folder.state)
+                failed.pop_all()
                 return state
             time.sleep(0.1)
-    except BaseException:
-        _abandon(folder, pid)
-        raise
-    why = "it ended" if gone(pid) else late
-    _abandon(folder, pid)
-    return why
+        return "it ended" if gone(pid) else late
 
 
 def _abandon(folder: Folder, pid: int) -> None:

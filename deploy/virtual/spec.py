@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from core.errors import ConfigError, did_you_mean, near
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from core.strict_json import Frozen
+from core.toml import tomllib
 
 TABLE = Path(__file__).with_name("virtual.toml")
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class System(_Model):
+class System(Frozen):
     """A root file system that several virtual devices have; the fields are explained at the head of the table."""
 
     name: str
@@ -35,7 +27,7 @@ class System(_Model):
     applets: tuple[str, ...]
 
 
-class Spec(_Model):
+class Spec(Frozen):
     """One virtual device; the fields are explained at the head of the table."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
@@ -54,7 +46,7 @@ class Spec(_Model):
     dtb: str = ""
     hostname: str
     user: str
-    properties: dict[str, str] = {}
+    properties: dict[str, str] = Field(default_factory=dict)
     tmpfs: dict[str, str]
     idle_minutes: float = Field(default=15, gt=0)
     boot_seconds: float = Field(default=240, gt=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -257,7 +258,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     made: list[DeviceWorker] = []
 
     def make(script: str) -> DeviceWorker:
-        monkeypatch.setattr(matrix_devices, "_RUN", SAY + script)
+        monkeypatch.setattr(matrix_devices, "own_module", lambda _: [sys.executable, "-c", SAY + script])
         made.append(DeviceWorker("shelf"))
         return made[-1]
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from core.console.units import amount
 from core.errors import DeviceFullError, MissingOperatorError, PreflightError
 from core.formats.bundle import Bundle, Manifest, Needs, Offers
 from deploy.devices.facts import DeviceFacts
 from deploy.devices.inventory import Device
 from deploy.devices.probe import TOOLS
 from deploy.run.needs import Method, ProgramNeeds
-from deploy.run.preflight import Finding, check, failure, size
+from deploy.run.preflight import Finding, check, failure
 
 NEEDS = Needs(
     os="linux", machine="aarch64", glibc="2.28", glibcxx="3.4.22", loader="/lib/ld-linux-aarch64.so.1",
@@ -170,7 +171,7 @@ def test_the_gravest_class_has_all_findings_and_a_full_disk_one_of_its_own() -> 
     other = Device(name="local", transport="local", target="linux-x86_64")
     error = failure(rows(FACTS.model_copy(update={"machine": "x86_64"})), other, bundle())
     assert error and error.hint == "./inv deploy --device local --target linux-x86_64"
-    assert [size(number) for number in (0, 999, 14_000_000, 20_000_000_000)] == ["0 B", "999 B", "14 MB", "20 GB"]
+    assert [amount(number) for number in (0, 999, 14_000_000, 20_000_000_000)] == ["0 B", "999 B", "14 MB", "20 GB"]
 
 
 OWN = NEEDS.model_copy(

@@ -216,20 +216,17 @@ def _way(address: Address, deadline: Deadline, seconds: float) -> tuple[Any, Con
     Raises:
         UnreachableError: the stream cannot be opened. ConfigError: its ProxyCommand cannot be read.
     """
+    there = f"{address.host} port {address.port}"
     if address.jump is not None:
         via = _connect(address.jump, deadline)
         try:
-            there = (address.host, address.port)
-            return via.transport.open_channel("direct-tcpip", there, ("127.0.0.1", 0), timeout=seconds), via
+            place = (address.host, address.port)
+            return via.transport.open_channel("direct-tcpip", place, ("127.0.0.1", 0), timeout=seconds), via
         except BaseException as error:
             via.close()
             if not isinstance(error, LOST):
                 raise
-            raise UnreachableError(
-                f"{address.device} cannot be reached at {address.host} port {address.port} through {address.jump}.",
-                str(error),
-                _reach_hint(address),
-            ) from error
+            raise _unreachable(address, f" at {there} through {address.jump}", error) from error
     if address.proxy_command:
         try:
             proxy = _Proxy(address.proxy_command)
@@ -240,22 +237,20 @@ def _way(address: Address, deadline: Deadline, seconds: float) -> tuple[Any, Con
                 "close the quote in ~/.ssh/config",
             ) from error
         except LOST as error:
-            raise UnreachableError(
-                f"{address.device} cannot be reached: its ProxyCommand does not run.", str(error), _reach_hint(address)
-            ) from error
+            raise _unreachable(address, ": its ProxyCommand does not run", error) from error
         return proxy, proxy
     try:
         sock = socket.create_connection((address.host, address.port), seconds)
     except OSError as error:
-        raise UnreachableError(
-            f"{address.device} cannot be reached at {address.host} port {address.port}.",
-            str(error),
-            _reach_hint(address),
-        ) from error
+        raise _unreachable(address, f" at {there}", error) from error
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE_MS)
     return sock, None
+
+
+def _unreachable(address: Address, how: str, error: BaseException) -> UnreachableError:
+    return UnreachableError(f"{address.device} cannot be reached{how}.", str(error), _reach_hint(address))
 
 
 def _reach_hint(address: Address) -> str:

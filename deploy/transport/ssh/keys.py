@@ -24,15 +24,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import paramiko
 
 from core import console
 from core.errors import ConfigError
-
-if TYPE_CHECKING:
-    from deploy.transport.ssh.config import Address
+from deploy.transport.ssh.config import Address
 
 _DEFAULTS = ("rsa", "ecdsa", "ed25519")
 """``~/.ssh/id_…`` in the order in which paramiko offers them."""
@@ -167,14 +164,10 @@ class Line:
         host = record.lower()
         if self.names.startswith("|"):
             return _is_hash_of(self.names, host)
-        found = False
-        for pattern in self.names.lower().split(","):
-            if pattern.startswith("!"):
-                if _fits(pattern[1:], host):
-                    return False
-            else:
-                found = found or _fits(pattern, host)
-        return found
+        patterns = self.names.lower().split(",")
+        if any(each.startswith("!") and _fits(each[1:], host) for each in patterns):
+            return False
+        return any(_fits(each, host) for each in patterns if not each.startswith("!"))
 
 
 @dataclass(frozen=True)

@@ -98,13 +98,9 @@ class Pulse:
     def _watch(self) -> None:
         transport = self._transport
         while not self._stop.wait(PULSE) and transport.is_active():
-            patience = threading.Timer(SILENCE, transport.close)
-            patience.daemon = True
-            patience.start()
-            with contextlib.suppress(*LOST):
-                # A refusal is an answer too; paramiko returns when the connection ends.
+            # A refusal is an answer too; paramiko returns when the connection ends.
+            with contextlib.suppress(*LOST), closed_after(transport, SILENCE):
                 transport.global_request("keepalive@openssh.com", wait=True)
-            patience.cancel()
 
 
 _PATIENCE = 30.0
