@@ -41,11 +41,9 @@ def _followed_by_relu(layer: Layer) -> bool:
 
 def _groups(layer: Layer) -> int:
     """A convolution's groups, from whichever form of the operator it is."""
-    arguments = layer.node.target._schema.arguments  # the schema has their positions
-    for position, argument in enumerate(arguments):
-        if argument.name == "groups" and len(layer.node.args) > position:
-            return int(layer.node.args[position])
-    return int(layer.node.kwargs.get("groups", 1))
+    names = (one.name for one in layer.node.target._schema.arguments)  # the schema has their positions
+    given = {**dict(zip(names, layer.node.args, strict=False)), **layer.node.kwargs}
+    return int(given.get("groups", 1))
 
 
 def _convolution_left(layer: Layer, scheme: Scheme) -> str:
