@@ -152,20 +152,16 @@ def values(path: Path, buffer: Path) -> tuple[Value, ...]:
     try:
         for each in (runs[-1].events if runs else None) or ():
             event = each.debug_event
-            if (
-                event is None
-                or event.debug_entry is None
-                or (event.debug_entry.output and event.debug_entry.output.bool_val)
-            ):
+            entry = event.debug_entry if event is not None else None
+            if entry is None or (entry.output and entry.output.bool_val):
                 continue
-            given = inflate_runtime_output(event.debug_entry, raw)
+            given = inflate_runtime_output(entry, raw)
             node = -1 if event.delegate_debug_id_int is None else event.delegate_debug_id_int
             tensors = given if isinstance(given, list) else [given]
-            if event.debug_entry.tensor is not None:
-                tensors = [_ordered(given, event.debug_entry.tensor)]
-            elif event.debug_entry.tensor_list is not None:
-                stored = event.debug_entry.tensor_list.tensors
-                tensors = [_ordered(one, each) for one, each in zip(tensors, stored, strict=True)]
+            if entry.tensor is not None:
+                tensors = [_ordered(given, entry.tensor)]
+            elif entry.tensor_list is not None:
+                tensors = [_ordered(*pair) for pair in zip(tensors, entry.tensor_list.tensors, strict=True)]
             found += [Value(event.name or "", event.instruction_id, node, tensor) for tensor in tensors]
     except Exception as error:
         raise AnswerError(

@@ -6,6 +6,7 @@ same quantized model, so that only what the runtime computes otherwise is a diff
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -86,15 +87,14 @@ class Replay(torch.fx.Interpreter):  # type: ignore[misc]  # torch carries no ty
     def settle(self, *inputs: Any) -> None:
         """Find the node of each value, and its error with the inputs that the device had."""
         self.run(*inputs)
-        for claims in self._by_handle.values():
-            for claim in claims:
-                if claim.at is not None:
-                    self._places.setdefault(claim.at, claim)
+        claims = list(itertools.chain.from_iterable(self._by_handle.values()))
+        for claim in claims:
+            if claim.at is not None:
+                self._places.setdefault(claim.at, claim)
         for claim in self._places.values():
             claim.put = claim.got
-        for claims in self._by_handle.values():
-            for claim in claims:
-                claim.at, claim.error = None, math.inf
+        for claim in claims:
+            claim.at, claim.error = None, math.inf
         self._own.clear()
         self.run(*inputs)
         if self.quantizes:

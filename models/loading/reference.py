@@ -96,7 +96,7 @@ def flat(value: Any) -> list[Any]:
     Raises:
         ExportError: it holds something else than tensors, numbers and ``None``.
     """
-    leaves, _ = torch.utils._pytree.tree_flatten(value)  # what torch.export itself uses
+    leaves = torch.utils._pytree.tree_leaves(value)  # what torch.export itself uses
     return [leaf if leaf is None or isinstance(leaf, torch.Tensor) else _number(leaf) for leaf in leaves]
 
 

@@ -13,19 +13,9 @@ from core.formats.program import Dimension
 
 # The position of the weight among an operator's arguments.
 _WEIGHT_ARGUMENT = {
-    "aten::linear": 1,
-    "aten::matmul": 1,
-    "aten::mm": 1,
-    "aten::bmm": 1,
-    "aten::addmm": 2,
-    "aten::baddbmm": 2,
-    "aten::convolution": 1,
-    "aten::conv1d": 1,
-    "aten::conv2d": 1,
-    "aten::conv3d": 1,
-    "aten::conv_transpose1d": 1,
-    "aten::conv_transpose2d": 1,
-    "aten::conv_transpose3d": 1,
+    **dict.fromkeys(("aten::linear", "aten::matmul", "aten::mm", "aten::bmm", "aten::convolution"), 1),
+    **{f"aten::{kind}{axes}d": 1 for kind in ("conv", "conv_transpose") for axes in (1, 2, 3)},
+    **dict.fromkeys(("aten::addmm", "aten::baddbmm"), 2),
 }
 
 # Operators that move numbers without changing them.
@@ -47,8 +37,7 @@ def target_name(node: Any) -> str:
 
 def base_name(name: str) -> str:
     """``aten::mul`` of ``aten::mul.Scalar_out``."""
-    namespace, separator, rest = name.partition("::")
-    return f"{namespace}{separator}{rest.partition('.')[0]}" if separator else name
+    return name.partition(".")[0] if "::" in name else name
 
 
 def exported_name(node: Any) -> str:
@@ -197,11 +186,11 @@ greatest size that is checked."""
 
 
 @contextlib.contextmanager
-def unchanged(module: Any) -> Iterator[None]:
-    """Give the buffers of ``module`` the values back that they have now."""
+def unchanged(module: Any) -> Iterator[Mapping[str, Any]]:
+    """Give the buffers of ``module`` the values back that they have now, which are yielded."""
     before = {name: one.detach().clone() for name, one in module.named_buffers()}
     try:
-        yield
+        yield before
     finally:
         with torch.no_grad():
             for name, one in module.named_buffers():
@@ -233,8 +222,7 @@ def eager(module: Any, inputs: Sequence[Any]) -> dict[int, list[Any]]:
     """
     from models.loading import reference
 
-    before = {name: one.detach().clone() for name, one in module.named_buffers()}
-    with unchanged(module):
+    with unchanged(module) as before:
         found = {1: reference.eager(module, inputs)}
         if changed(module, before):
             for _ in range(2, EXECUTIONS + 1):

@@ -10,7 +10,7 @@ import copy
 import importlib
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -41,11 +41,9 @@ def _followed_by_relu(layer: Layer) -> bool:
 
 def _groups(layer: Layer) -> int:
     """A convolution's groups, from whichever form of the operator it is."""
-    arguments = layer.node.target._schema.arguments  # the schema has their positions
-    for position, argument in enumerate(arguments):
-        if argument.name == "groups" and len(layer.node.args) > position:
-            return int(layer.node.args[position])
-    return int(layer.node.kwargs.get("groups", 1))
+    names = (one.name for one in layer.node.target._schema.arguments)  # the schema has their positions
+    given = {**dict(zip(names, layer.node.args, strict=False)), **layer.node.kwargs}
+    return int(given.get("groups", 1))
 
 
 def _convolution_left(layer: Layer, scheme: Scheme) -> str:
@@ -241,27 +239,6 @@ def edge_operators(graph_module: Any) -> Iterator[Any]:
                 yield from edge_operators(branch)
 
 
-def delegated_operators(program: Any) -> Counter[str]:
-    """Operators in all delegates of an edge program, by name."""
-    counts: Counter[str] = Counter()
-    for node in program.graph.nodes:
-        if is_delegate_call(node):
-            original = graphs.lowered_module(program.graph_module, node).original_module
-            counts.update(target_name(inner) for inner in original.graph.nodes if is_operator(inner))
-    return counts
-
-
-def _by_operator(nodes: Iterable[Any], reasons: Reasons) -> dict[str, list[str]]:
-    """Operator without overload -> the different reasons for its nodes."""
-    found: dict[str, list[str]] = {}
-    for node in nodes:
-        entry = found.setdefault(base_name(target_name(node)), [])
-        reason = reasons.of(node)
-        if reason not in entry:
-            entry.append(reason)
-    return found
-
-
 @dataclass(frozen=True)
 class Lowered:
     """The result of lowering. Emitting rewrites the graph, so these facts were read before."""
@@ -280,37 +257,35 @@ class Lowered:
     """Buffers that an execution changes."""
 
 
-def _read(edge: Any, name: str, reasons: Reasons, state_of_all: Collection[str]) -> Callable[..., Lowered]:
+def _read(program: Any, name: str, reasons: Reasons, state_of_all: Collection[str]) -> Callable[..., Lowered]:
     """The facts about one method; still without the manager.
 
     Args:
+        program: in edge dialect.
         state_of_all: buffers that any of the methods changes.
 
     Raises:
         ExportError: a delegate took one of them for a constant.
     """
-    program = edge.exported_program(name)
-    operators = list(edge_operators(program.graph_module))
-    baked = sorted(
-        buffer
-        for node in program.graph.nodes
-        if is_delegate_call(node)
-        for buffer in graphs.lowered_module(program.graph_module, node).original_module.graph_signature.buffers
-        if buffer in state_of_all
-    )
-    if baked:
+    calls = filter(is_delegate_call, program.graph.nodes)
+    delegates = [graphs.lowered_module(program.graph_module, node).original_module for node in calls]
+    if baked := sorted(name for one in delegates for name in one.graph_signature.buffers if name in state_of_all):
         raise ExportError(
             f"Method {name} only reads {', '.join(baked)}, which another method changes.",
             "a delegate took it for a constant, so the program would not see the change",
             "--partitioners none, or let the method change the buffer, too",
             baked,
         )
+    refused = {node: reasons.of(node) for node in edge_operators(program.graph_module)}
+    outside: dict[str, dict[str, None]] = defaultdict(dict)
+    for node, why in refused.items():
+        outside[base_name(target_name(node))][why] = None
     return partial(
         Lowered,
         layers=tuple(layers(program)),
-        inside=delegated_operators(program),
-        outside=_by_operator(operators, reasons),
-        refused={node.name: reasons.of(node) for node in operators},
+        inside=Counter(target_name(node) for one in delegates for node in one.graph.nodes if is_operator(node)),
+        outside={operator: list(each) for operator, each in outside.items()},
+        refused={node.name: why for node, why in refused.items()},
         state=tuple(sorted(graphs.mutated(program).values())),
     )
 
@@ -360,7 +335,7 @@ def lower_all(programs: Mapping[str, Any], partitioners: Sequence[Any]) -> dict[
         names = list(programs)
         every = {name: edge.exported_program(name if len(names) > 1 else "forward") for name in names}
         changing = {buffer for one in every.values() for buffer in graphs.mutated(one).values()}
-        read = {name: _read(edge, name if len(names) > 1 else "forward", reasons, changing) for name in names}
+        read = {name: _read(one, name, reasons, changing) for name, one in every.items()}
         begin = sorted({node for one in every.values() for node in graphs.initialized(one)})
         config = get_xnnpack_executorch_backend_config([InitializedMutableBufferPass(begin)] if begin else [])
         if len(names) > 1 and changing:
@@ -397,22 +372,15 @@ def describe(lowered: Lowered, method: str = "forward") -> Delegation:
     Names outside are those by which a runtime registers kernels: ``aten::embedding.out``.
     """
     plan = next(one for one in lowered.manager.executorch_program.execution_plan if one.name == method)
-    calls = 0
-    kernels: Counter[int] = Counter()
-    for chain in plan.chains:
-        for instruction in chain.instructions:
-            kind = type(instruction.instr_args).__name__
-            if kind == "DelegateCall":
-                calls += 1
-            elif kind == "KernelCall":
-                kernels[instruction.instr_args.op_index] += 1
+    calls = [instruction.instr_args for chain in plan.chains for instruction in chain.instructions]
+    kernels = Counter(one.op_index for one in calls if type(one).__name__ == "KernelCall")
     outside = []
     for index, operator in enumerate(plan.operators):
         name = f"{operator.name}.{operator.overload}" if operator.overload else operator.name
         why = " | ".join(lowered.outside.get(base_name(name), ["added by ExecuTorch when it emitted the program"]))
         outside.append(Operator(name=name, count=kernels[index], why=why))
     return Delegation(
-        delegates=calls,
+        delegates=sum(type(one).__name__ == "DelegateCall" for one in calls),
         backends=tuple(sorted({one.id for one in plan.delegates})),
         delegated=tuple(Operator(name=name, count=count) for name, count in sorted(lowered.inside.items())),
         undelegated=tuple(sorted(outside, key=lambda one: one.name)),

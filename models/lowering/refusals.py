@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.backends.xnnpack.xnnpack_preprocess import XnnpackBackend
@@ -121,13 +122,11 @@ class Refusals:
 
         for one in partitioners:
             self._guard(one)
-        XnnpackBackend.copy_exported_program_for_preprocess = copy_and_remember
-        XnnpackBackend.preprocess = staticmethod(preprocess)
-        try:
+        with (
+            patch.object(XnnpackBackend, "copy_exported_program_for_preprocess", copy_and_remember),
+            patch.object(XnnpackBackend, "preprocess", staticmethod(preprocess)),
+        ):
             yield
-        finally:
-            del XnnpackBackend.copy_exported_program_for_preprocess  # it was inherited
-            XnnpackBackend.preprocess = staticmethod(compile_)
 
     def _guard(self, partitioner: Any) -> None:
         why = WhyNoPartition(logger=_LOG)

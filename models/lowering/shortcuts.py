@@ -9,6 +9,7 @@ import warnings
 import weakref
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import patch
 
 _NEW_OBJECTS = 50_000
 """Between two looks for cycles; Python's own number is 700."""
@@ -16,19 +17,6 @@ _NEW_OBJECTS = 50_000
 
 # Python looks for cycles once more when it ends: a second, with all of torch in memory.
 atexit.register(gc.freeze)
-
-
-@contextlib.contextmanager
-def _replaced(owner: Any, name: str, by: Any) -> Iterator[None]:
-    before = getattr(owner, name, None)
-    setattr(owner, name, by)
-    try:
-        yield
-    finally:
-        if before is None:
-            delattr(owner, name)
-        else:
-            setattr(owner, name, before)
 
 
 @contextlib.contextmanager
@@ -48,7 +36,7 @@ _SEEN: set[int] = set()
 """Digests of the dispatcher's lists of operators that have been created: they stay for the process's life."""
 
 
-def _operators_once() -> contextlib.AbstractContextManager[None]:
+def _operators_once() -> contextlib.AbstractContextManager[Any]:
     """Create torch's composite operators when the dispatcher has new ones.
 
     torch.export looks through all operators of the dispatcher at each decomposition, only to create those that do not
@@ -65,12 +53,12 @@ def _operators_once() -> contextlib.AbstractContextManager[None]:
             create()
             _SEEN.add(known)
 
-    return _replaced(utils, "_materialize_cpp_cia_ops", create_once)
+    return patch.object(utils, "_materialize_cpp_cia_ops", create_once)
 
 
 def _graphs_that_have(
     part: str, of: Any, look: type, name: str, nothing: Any
-) -> contextlib.AbstractContextManager[None]:
+) -> contextlib.AbstractContextManager[Any]:
     """Let a pass look for its patterns only in graphs that have an operator with ``part`` in its name.
 
     The pass exports each pattern before it looks for it: a fifth of the time of a small program.
@@ -84,17 +72,17 @@ def _graphs_that_have(
     def call_if_there(self: Any, graph_module: Any) -> Any:
         if any(part in str(node.target) for node in graph_module.graph.nodes):
             return call(self, graph_module)
-        with _replaced(of, name, lambda: nothing):
+        with patch.object(of, name, lambda: nothing):
             return call(self, graph_module)
 
-    return _replaced(look, "call", call_if_there)
+    return patch.object(look, "call", call_if_there)
 
 
 _WRITTEN: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 """Graphs that a pass without rules of its own has written, as they were then."""
 
 
-def _written_once() -> contextlib.AbstractContextManager[None]:
+def _written_once() -> contextlib.AbstractContextManager[Any]:
     """Let passes that changed nothing leave the graph as it is.
 
     Each of XNNPACK's passes writes the whole graph anew when it ends, shapes included, also if it found nothing to do:
@@ -122,7 +110,7 @@ def _written_once() -> contextlib.AbstractContextManager[None]:
         _WRITTEN[result.graph_module.graph] = text(result.graph_module)
         return result
 
-    return _replaced(_ExportPassBase, "call", write_if_changed)
+    return patch.object(_ExportPassBase, "call", write_if_changed)
 
 
 _torchao: list[Any] = []
@@ -181,14 +169,14 @@ def torchao_by_shape() -> None:
     _torchao.append(library)
 
 
-def _origins_shared() -> contextlib.AbstractContextManager[None]:
+def _origins_shared() -> contextlib.AbstractContextManager[Any]:
     """Let nodes share the chain of nodes that they come from.
 
     Every pass makes the chain of each node one longer, and copies all of it. Nobody changes a link of it.
     """
     from torch.fx.traceback import NodeSource
 
-    return _replaced(NodeSource, "__deepcopy__", lambda self, _: self)
+    return patch.object(NodeSource, "__deepcopy__", lambda self, _: self, create=True)
 
 
 @contextlib.contextmanager
@@ -221,11 +209,11 @@ def _compiled_when_asked() -> Iterator[None]:
         return Later("", self)
 
     # The partitioner writes the whole graph for a log that nobody keeps, once for each delegate.
-    with _replaced(GraphModule, "recompile", compile_later), _replaced(GraphModule, "__str__", object.__repr__):
+    with patch.object(GraphModule, "recompile", compile_later), patch.object(GraphModule, "__str__", object.__repr__):
         yield
 
 
-def _merged_as_sets() -> contextlib.AbstractContextManager[None]:
+def _merged_as_sets() -> contextlib.AbstractContextManager[Any]:
     """Let the partitioner, which compares each group of nodes with each other, not do it node by node."""
     from executorch.exir.backend.canonical_partitioners.group_partitioner import GroupBasedPartitioner
     from torch.fx.passes.utils.fuser_utils import validate_partition
@@ -236,7 +224,7 @@ def _merged_as_sets() -> contextlib.AbstractContextManager[None]:
         apart = all(self.dependency_viewer.downstreams_of(user).isdisjoint(both) for user in users)
         return apart and validate_partition(list(both))
 
-    return _replaced(GroupBasedPartitioner, "_can_merge_partitions", can_merge)
+    return patch.object(GroupBasedPartitioner, "_can_merge_partitions", can_merge)
 
 
 @contextlib.contextmanager
@@ -246,8 +234,7 @@ def in_torch() -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def in_quantizing() -> Iterator[None]:
+def in_quantizing() -> contextlib.AbstractContextManager[Any]:
     """Let XNNPACK's quantizer look for batch normalization only where one is. Imports the exporter."""
     from executorch.backends.xnnpack.quantizer import xnnpack_quantizer_utils as utils
 
@@ -261,8 +248,7 @@ def in_quantizing() -> Iterator[None]:
         graph_module.recompile()
         return []
 
-    with _replaced(utils, "_do_annotate_conv_bn", look_if_there):
-        yield
+    return patch.object(utils, "_do_annotate_conv_bn", look_if_there)
 
 
 @contextlib.contextmanager

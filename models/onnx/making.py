@@ -12,7 +12,7 @@ import torch
 from onnx import numpy_helper
 
 from core.errors import ExportError
-from core.formats.program import Dimension, Quantization, Tolerance
+from core.formats.program import Dimension, Quantization, TensorFile, Tolerance
 from models.loading import Prepared, reference
 from models.lowering import graphs, shortcuts
 from models.lowering.quantize import explained
@@ -132,16 +132,12 @@ def _not_quantized(model: Any) -> tuple[str, ...]:
     )
 
 
-def _only_used_opsets(model: Any) -> None:
-    """Remove unused operator sets: ONNX Runtime's quantizer lists all that it knows."""
-    used = {node.domain or "" for node in model.graph.node} | {""}
-    kept = [one for one in model.opset_import if one.domain in used or one.domain == "ai.onnx"]
+def _write(model: Any, file: Path) -> None:
+    # Without unused operator sets: ONNX Runtime's quantizer lists all that it knows.
+    used = {node.domain for node in model.graph.node} | {"", "ai.onnx"}
+    kept = [one for one in model.opset_import if one.domain in used]
     del model.opset_import[:]
     model.opset_import.extend(kept)
-
-
-def _write(model: Any, file: Path) -> None:
-    _only_used_opsets(model)
     if model.ByteSize() > LARGEST:
         raise ExportError(
             f"The model has {model.ByteSize():,} bytes, more than an .onnx file holds.",
@@ -189,7 +185,7 @@ def make(request: Request, taken: Taken, folder: Path, stages: Stages, host: Hos
     inputs = tuple(save(folder, f"input{at}", reference.to_numpy(one)) for at, one in enumerate(prepared.inputs))
     files = [str(folder / one.file) for one in inputs]
     answer = host.request({"folder": str(folder), "file": str(folder / request.file), "inputs": files, "moves": True})
-    described = host.files(answer, "outputs")
+    described = [TensorFile.model_validate(one) for one in answer["outputs"]]
     outputs = [reference.load(folder, file) for file in described]
     agreement = tolerances.agreement(request.scheme, want, outputs)
     left = _not_quantized(model) if quantizes else ()

@@ -238,11 +238,6 @@ class Host:
             )
         return answer
 
-    @staticmethod
-    def files(answer: dict[str, Any], name: str) -> list[TensorFile]:
-        """The tensors listed under ``name`` in an answer."""
-        return [TensorFile.model_validate(one) for one in answer[name]]
-
     def missing(self, names: Sequence[str]) -> list[str]:
         """Those of these backends and operators that this machine's runtime lacks."""
         return list(self.request({"names": list(names)})["missing"])

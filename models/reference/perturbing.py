@@ -47,12 +47,9 @@ class Moved:
     """By what part all elements together are larger or smaller (the factor of least squares, less 1; unsigned)."""
 
 
-def moved(outputs: Sequence[Any], others: Sequence[Any]) -> list[Moved]:
-    """The distance of each output from its counterpart; not a number counts as no distance."""
-    return [_moved(reference.wide(one), reference.wide(other)) for one, other in zip(outputs, others, strict=True)]
-
-
-def _moved(one: Any, other: Any) -> Moved:
+def _moved(output: Any, counterpart: Any) -> Moved:
+    """The distance of an output from its counterpart; not a number counts as no distance."""
+    one, other = reference.wide(output), reference.wide(counterpart)
     far = (one - other).nan_to_num(0.0, 0.0, 0.0)
     if not far.numel():
         return Moved(0.0, 0.0)
@@ -180,9 +177,8 @@ def measure(program: Any, inputs: Sequence[Any], executions: Sequence[int] = (1,
         with torch.no_grad(), graphs.unchanged(module):
             for number in range(1, max(executions) + 1):
                 result = reference.flat(interpreter.run(*(one.clone() for one in inputs)))
-                outputs = [one.clone() for one in reference.numbers(result)]
                 if number in executions:
-                    found[number] = outputs
+                    found[number] = [one.clone() for one in reference.numbers(result)]
         return found
 
     progress.at("what rounding does to it, in PyTorch")
@@ -190,7 +186,7 @@ def measure(program: Any, inputs: Sequence[Any], executions: Sequence[int] = (1,
 
     def far(interpreter: Any) -> list[tuple[Moved, Any]]:
         runs = run(interpreter)
-        each = [moved(outputs, plain[number]) for number, outputs in runs.items()]
+        each = [map(_moved, outputs, plain[number]) for number, outputs in runs.items()]
         first = min(plain)
         changes = [
             reference.wide(one) - reference.wide(other) for one, other in zip(runs[first], plain[first], strict=True)

@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy
 import torch
 
 from core.errors import ExportError
-from core.formats.program import Agreement, Case, Exact, Method, TensorFile, Tolerance
+from core.formats.program import Agreement, Case, Exact, Method, Tolerance
 from models.loading import Prepared, reference
 from models.lowering import graphs, progress
 from models.lowering.graphs import base_name, is_dequantize, is_quantize, target_name
@@ -141,15 +140,11 @@ def _exact(folder: Path, name: str, right: Any, got: Any, allowed: Tolerance) ->
     stored = parts.to(got.dtype.to_real())
     # Beyond the output's own type an infinity is the right result.
     parts = torch.where(stored.isinf(), stored.double(), parts)
-    numpy.save(
-        folder / f"{name}.npy",
-        reference.to_numpy(torch.view_as_complex(parts) if right.is_complex() else parts),
-        allow_pickle=False,
-    )
+    file = reference.save(folder, name, torch.view_as_complex(parts) if right.is_complex() else parts).file
     ours = reference.wide(got)
     same = (parts == ours) | (parts.isnan() & ours.isnan())
     near = same | ((parts - ours).abs() <= allowed.atol + allowed.rtol * parts.abs())
-    return Exact(file=f"{name}.npy", error=tolerances.farthest(parts, ours), far=not bool(near.all()))
+    return Exact(file=file, error=tolerances.farthest(parts, ours), far=not bool(near.all()))
 
 
 def _cases(
@@ -160,7 +155,6 @@ def _cases(
     types = tolerances.output_types(quantized.program)
     for name, tensors in graphs.other_sizes(graphs.input_sizes(quantized.program), quantized.inputs).items():
         shapes = ", ".join("x".join(map(str, one.shape)) for one in tensors)
-        files: list[TensorFile] = []
         try:
             right = reference.eager(quantized.program.module(), tensors)
             files = [reference.save(folder, f"input{index}-{name}", one) for index, one in enumerate(tensors)]
@@ -198,9 +192,7 @@ def _in_float64(
     if not true:
         return None
     whole = [got if one is None else one for one, got in zip(true, outputs, strict=True)]
-    found = tolerances.agreement(
-        scheme, whole, outputs, types=types, measured=measured, what="the program in float64"
-    )  # fmt: skip
+    found = tolerances.agreement(scheme, whole, outputs, types=types, measured=measured, what="the program in float64")
     return found if found.max_abs <= found.limit else None
 
 
@@ -291,7 +283,6 @@ def make(
 
     Args:
         scheme: what the program is in: the request's, unless the user has quantized the model.
-        module: the user's.
         want: outputs of the float model, by the number of the execution.
         method: its name in the program.
         first: methods that are executed once before it.

@@ -14,8 +14,9 @@ from typing import Any
 from core.errors import ConfigError, SlipwayError
 from core.files import sha256_bytes, sha256_file
 from core.paths import ROOT, programs_dir
-from models.request import options
 from models.request.options import Options, parse
+from models.request.options import check as check_samples
+from models.request.options import files as sample_files
 from models.request.partitioners import check, scheme_with, suffix, why_not
 from models.users import packages
 from models.users.users_code import function_in, is_function
@@ -112,6 +113,7 @@ def resolve(
 
     Raises:
         ConfigError: an unknown model, scheme, partitioner or option, or a senseless combination.
+        UsageError: there are no such samples.
         ExportError: the user's file is not Python.
     """
     scheme = scheme_of(scheme)
@@ -135,7 +137,9 @@ def resolve(
             )
         chosen = replace(chosen, weights=chosen.weights or trained.chosen(model))
     if chosen.samples:
-        chosen = replace(chosen, samples=_samples(chosen.samples))
+        check_samples(chosen.samples)
+        # As any process finds them.
+        chosen = replace(chosen, samples=os.fspath(Path(chosen.samples).expanduser().absolute()))
     if chosen.weights == RANDOM:
         chosen = replace(chosen, weights="")
     if chosen.weights and (zoo is None or chosen.weights != TRAINED):
@@ -179,20 +183,6 @@ def _is_anothers(folder: Path, source: Path) -> bool:
     return False
 
 
-def _samples(samples: str) -> str:
-    """Where samples are, as any process finds them.
-
-    Raises:
-        UsageError, ConfigError: there is no such thing.
-    """
-    options.check(samples)
-    return os.fspath(Path(samples).expanduser().absolute())
-
-
-def _samples_digest(samples: str) -> str:
-    return sha256_bytes("".join(f"{sha256_file(file)} {file}\n" for file in options.files(samples)).encode())
-
-
 @functools.cache
 def versions(format: str = "pte") -> dict[str, str]:  # noqa: A002
     """Versions of the exporter's packages, without importing them; ``absent`` for one that is not installed."""
@@ -211,6 +201,7 @@ def key(request: Request) -> str:
     """Digest of everything that the export depends on and that can be known before it is made."""
     samples, quantizer = request.options.samples, request.options.quantizer
     own = trained.load_trained().get(request.model) if request.options.weights == TRAINED else None
+    read = sample_files(samples) if samples and not is_function(samples) else []
     functions = [function_in(one)[0] for one in (*request.partitioners, samples, quantizer) if is_function(one)]
     parts = {
         "model": request.model if request.zoo else [str(request.source), request.function],
@@ -221,7 +212,7 @@ def key(request: Request) -> str:
         "options": request.options.to_json(),
         "packages": [request.packages, packages.pins(request.packages)],
         "weights": own.digest if own else "",
-        "samples": _samples_digest(samples) if samples and not is_function(samples) else "",
+        "samples": [[sha256_file(file), os.fspath(file)] for file in read],
         "versions": versions(request.format),
         "code": _code(request.format),
     }

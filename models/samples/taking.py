@@ -156,23 +156,14 @@ def prepare(model: str, data: str, most: int, folder: Path) -> Samples:
         tensors = _tensors(made, raw) if data else made.inputs
         with made.entered(), graphs.unchanged(made.module):
             outputs = reference.eager(made.module, tensors)
-        inputs = [reference.save(folder, f"sample{number}-input{index}", one) for index, one in enumerate(tensors)]
-        wanted = [
-            reference.save(
-                folder,
-                f"sample{number}-float{index}",
-                one.float() if one is not None and one.is_floating_point() else one,
+        outputs = [one.float() if one is not None and one.is_floating_point() else one for one in outputs]
+        inputs, wanted = (
+            tuple(
+                folder / reference.save(folder, f"sample{number}-{kind}{at}", one).file for at, one in enumerate(given)
             )
-            for index, one in enumerate(outputs)
-        ]
-        each.append(
-            Sample(
-                tuple(folder / one.file for one in inputs),
-                tuple(folder / one.file for one in wanted),
-                _plain(raw.label),
-                raw.rows,
-            )
+            for kind, given in (("input", tensors), ("float", outputs))
         )
+        each.append(Sample(inputs, wanted, _plain(raw.label), raw.rows))
     return Samples(each, data, found.of)
 
 

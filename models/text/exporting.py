@@ -16,6 +16,7 @@ import types
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
+from unittest.mock import patch
 
 import torch
 
@@ -295,8 +296,7 @@ def _state(source: _Gguf | _Folder, shape: dict[str, Any]) -> dict[str, torch.Te
     return found
 
 
-@contextlib.contextmanager
-def _head_in_int8() -> Iterator[None]:
+def _head_in_int8() -> contextlib.AbstractContextManager[Any]:
     """Let upstream quantize the last layer in 8 bits: in 4 it would cost the most accuracy of all layers."""
     from torchao import quantization
     from torchao.quantization import Int8DynamicActivationIntxWeightConfig
@@ -309,11 +309,7 @@ def _head_in_int8() -> Iterator[None]:
         before(model, config, filter_fn=lambda one, name: name != "output" and filter_fn(one, name), **options)
         before(model, head, filter_fn=lambda one, name: name == "output" and filter_fn(one, name), **options)
 
-    quantization.quantize_ = both
-    try:
-        yield
-    finally:
-        quantization.quantize_ = before
+    return patch.object(quantization, "quantize_", both)
 
 
 def _export(words: dict[str, Any], said: TextIO) -> None:
@@ -349,12 +345,9 @@ def _export(words: dict[str, Any], said: TextIO) -> None:
         config.quantization.group_size = words["group"] if scheme == "qd8_qb4w" else 0
         config.quantization.embedding_quantize = "8,0"
     say("exporting and lowering, layer by layer")
-    with contextlib.ExitStack() as stack:
-        if scheme == "qd8_qb4w":
-            stack.enter_context(_head_in_int8())
-        shortcuts.torchao_by_shape()
-        stack.enter_context(shortcuts.in_torch())
-        stack.enter_context(shortcuts.in_lowering())
+    shortcuts.torchao_by_shape()
+    head = _head_in_int8() if scheme == "qd8_qb4w" else contextlib.nullcontext()
+    with head, shortcuts.in_torch(), shortcuts.in_lowering():
         export_llama(config)
     shutil.rmtree(scratch)
 

@@ -190,11 +190,9 @@ def exported(language: Language, force: bool = False) -> Path:
         from models.export import check_ours
 
         key, record = _key(language), language.folder / _RECORD
-        try:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             if not force and json.loads(record.read_text(encoding="utf-8"))["key"] == key:
                 return language.program
-        except (OSError, ValueError, KeyError, TypeError):
-            pass
         check_ours(language.folder, _RECORD)
         with new_folder(language.folder) as folder:
             seconds = _run(language, folder)

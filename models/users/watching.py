@@ -168,9 +168,8 @@ class Watch:
         for name in set(sys.modules) - self._modules:
             module = sys.modules[name]
             file = getattr(module, "__file__", None)
-            with contextlib.suppress(
-                KeyError
-            ):  # a package without a file, whose own package was not imported after all
+            # A package without a file has no path if its own package was not imported after all.
+            with contextlib.suppress(KeyError):
                 file = file or next(iter(getattr(module, "__path__", ())), None)
             if file and not name.startswith(PREFIX) and Path(file).exists() and self._counts(os.path.realpath(file)):
                 found[name] = module

@@ -138,9 +138,7 @@ def fetch(models: Iterable[str]) -> bool:
     came = False
     for model in models:
         row = load_trained().get(model)
-        if row is None or os.environ.get(WEIGHTS):
-            continue
-        if all(file.here.is_file() for file in row.files):
+        if row is None or os.environ.get(WEIGHTS) or all(file.here.is_file() for file in row.files):
             continue
         with locked("data"):
             missing = [file for file in row.files if not file.here.is_file()]
