@@ -198,11 +198,10 @@ def test_what_no_quantizer_knows_is_quantized_at_run_time(exported: Exporter, mo
     *(({"attn_mask": mask}, opened) for mask, opened in (
         (lambda torch, mask, seen: torch.ones(5, 1, dtype=torch.bool).expand(5, 5), True),
         (lambda torch, mask, seen: torch.where(torch.ones(5, 5) > 0, 0.0, -9.0), True),
-        (lambda torch, mask, seen: torch.ones(5, 5).tril() > 0, False),
+        (lambda torch, mask, seen: torch.ones(5, 5).tril() > 0, False), (lambda torch, mask, seen: seen, False),
         (lambda torch, mask, seen: torch.ones(5, 5) * mask.all(), False),
         (lambda torch, mask, seen: torch.ones(5, 5).view(25).mul_(0.5).view(5, 5), False),
         (lambda torch, mask, seen: torch.rand(5, 5) < 2, False), (lambda torch, mask, seen: mask, False),
-        (lambda torch, mask, seen: seen, False),
     )),
 ])  # fmt: skip
 def test_attention_is_opened_where_no_mask_hides(given: dict[str, Any], opened: bool) -> None:
