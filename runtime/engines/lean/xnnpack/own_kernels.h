@@ -80,7 +80,8 @@ Changed<xnn_vmulcaddc_config> channel_kernels(const xnn_node& node, const xnn_va
 // packed before; a layer whose weights come when the program runs would read the packed rows as plain ones.
 Changed<xnn_gemm_config> plain_rows();
 
-// Kernels of depthwise convolutions in 8 bits, kByteDepthwiseKernels of them. Null on processors without AVX2.
+// Kernels of depthwise convolutions in 8 bits, kByteDepthwiseKernels of them. Null on processors without
+// AVX2.
 const ByteDepthwise* byte_depthwise();
 
 // The kernel that an operator calls; of a processor with several kinds of cores, that of the first. nullptr
