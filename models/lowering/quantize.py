@@ -221,7 +221,8 @@ def _opened(module: Any, layers: Sequence[str]) -> Any:
             for one in [part for part in opened.modules() if isinstance(part, _LSTMSingleLayer)]:
                 one.__class__, one.igates, one.cell.igates = Ahead, one.cell.igates, nn.Identity()
             return opened
-        if type(layer) is nn.Conv1d and layer.groups == 1 and layer.padding_mode == "zeros":
+        plain = type(layer) is nn.Conv1d and layer.groups == 1 and layer.padding_mode == "zeros"
+        if plain and isinstance(layer.weight, nn.Parameter):  # not made anew by a hook, as weight_norm's is
             layer.__class__, layer.weight = Row, nn.Parameter(layer.weight.unsqueeze(-2))
         return layer
 

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.export
 
 FIXTURE = ROOT / "tests" / "fixtures" / "models" / "refused.py"
 NORM = "aten::_native_batch_norm_legit_no_training"
+FIXES = "a size change that the model fixes"
 
 
 def test_what_lowering_refuses_is_outside_and_the_sound_one_beside_it_inside(tmp_path: Path) -> None:
@@ -169,9 +170,9 @@ def lower(net: Any, inputs: Any, shapes: Any = None, *, partitioners: tuple[str,
         ("waiting", "while x.sum() < 10:", "numbers in a tensor decide", "a fixed number of turns", ""),
         ("looping", "while_loop(lambda one", "and no while_loop", "torch.where(condition, new, old)", ""),
         ("converting", "torch.from_numpy(x.numpy() * 2)", "leaves PyTorch for NumPy", "torch's function", ""),
-        ("fixed", "", "a size change that the model fixes", "leave that size out of dynamic_shapes", ""),
-        ("unrolled", "", "a size change that the model fixes", "leave that size out of dynamic_shapes", ""),
-        ("pooled", "Suggested fixes: _height = Dim", "size change that the model fixes", "as the message suggests", ""),
+        ("fixed", "", FIXES, "leave that size out of dynamic_shapes", ""),
+        ("unrolled", "", FIXES, "leave that size out of dynamic_shapes", ""),
+        ("pooled", "Suggested fixes: _height = Dim", FIXES, "as the message suggests", ""),
         ("writing", 'x * float(f"{x.max():.2f}")', "into text", "leave the text out", ""),
         ("wrapping", "", "returns an object of a class", "a dictionary of them", ""),
         ("changing", "", "changes a parameter", "weight * 0.5 instead of weight.mul_(0.5)", ""),

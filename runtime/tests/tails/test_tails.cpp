@@ -429,8 +429,7 @@ TEST("depthwise convolutions leave no tail out") {
   }
   sweep.run(all);
   for (std::size_t i = 0; byte_depthwise() != nullptr && i < kByteDepthwiseKernels; ++i) {
-    const auto kernel = reinterpret_cast<void (*)()>(byte_depthwise()[i].kernel);
-    CHECK(!sweep.lacks(tile_name(kernel)));
+    CHECK(!sweep.lacks(tile_name(reinterpret_cast<void (*)()>(byte_depthwise()[i].kernel))));
   }
 }
 

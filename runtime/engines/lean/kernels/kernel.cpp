@@ -188,12 +188,14 @@ std::vector<std::int64_t>& Arguments::integers(std::size_t i) {
       const auto* number = std::get_if<std::int64_t>(&(*values_)[static_cast<std::size_t>(item)]);
       if (number == nullptr) {
         fail(i, "a list of integers");
-        break;
+        found.clear();
+        return found;
       }
       // Sizes, paddings and the like are 32-bit numbers in programs; kernels multiply them with one another.
       if (*number < INT32_MIN || *number > INT32_MAX) {
         fail(i, "a list of sizes");
-        break;
+        found.clear();
+        return found;
       }
       found.push_back(*number);
     }
