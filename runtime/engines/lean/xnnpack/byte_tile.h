@@ -73,6 +73,33 @@ namespace avx512vnnivbmi {
 extern const ByteDepthwise kByteDepthwise[kByteDepthwiseKernels];
 }  // namespace avx512vnnivbmi
 
+// Sums and products of bytes element by element, as XNNPACK lays out their parameters.
+struct ElementLimits {
+  std::int16_t zero_point;
+  std::int8_t least;
+  std::int8_t greatest;
+};
+struct ByteSum {
+  std::int8_t zero_points[2];  // which the bias has
+  std::int32_t bias;
+  std::int32_t a_multiplier;
+  std::int32_t b_multiplier;
+  std::int32_t shift;
+  ElementLimits limits;
+};
+struct ByteProduct {
+  std::int8_t a_zero_point;
+  std::int8_t b_zero_point;
+  float scale;
+  ElementLimits limits;
+};
+namespace avx512vnni {
+void byte_sums_on_avx512vnni(std::size_t count, const std::int8_t* a, const std::int8_t* b, std::int8_t* to,
+                             const ByteSum* params);
+void byte_products_on_avx512vnni(std::size_t count, const std::int8_t* a, const std::int8_t* b,
+                                 std::int8_t* to, const ByteProduct* params);
+}  // namespace avx512vnni
+
 // The kernels for 4-bit weights with a scale for each block of the depth.
 
 inline constexpr std::size_t kInt4Rows = 12;  // of a tile, at most

@@ -79,8 +79,9 @@ Im2colLayer* im2col_of(void* context) {
 template <typename Word>
 void gather_lines(const Image& image, const std::uint8_t* from, std::uint8_t* to) {
   const std::size_t row = image.row_bytes();
-  for (std::size_t y = 0; y < image.window_height; ++y) {
-    move_ends<Word>(to + y * row, from + y * image.width * image.channels, row);
+  const std::size_t stride = image.width * image.channels;
+  for (const std::uint8_t* end = to + image.window_bytes(); to != end; to += row, from += stride) {
+    move_ends<Word>(to, from, row);
   }
 }
 

@@ -47,6 +47,14 @@ void put(const xnn_unary_elementwise_config* table, Kernel kernel) {
   }
 }
 
+template <typename Kernel>
+[[maybe_unused]] void put(const xnn_binary_elementwise_config* table, Kernel kernel) {
+  if (table != nullptr) {
+    const_cast<xnn_binary_elementwise_config*>(table)->op_ukernel =
+        reinterpret_cast<xnn_vbinary_ukernel_fn>(kernel);
+  }
+}
+
 #if XNN_ARCH_ARM64 || XNN_ARCH_X86_64
 // Nobody calls it where a selective build leaves halves out.
 [[maybe_unused]] void correct_half_functions() {
@@ -85,6 +93,14 @@ void correct_kernel_choices() {
   if constexpr (has_layers("xnnpack::f16")) {
     if (computes_halves()) {
       correct_half_functions();
+    }
+  }
+#endif
+#if XNN_ARCH_X86_64
+  if constexpr (has_layers("xnnpack::qs8")) {
+    if (const auto* cpu = xnn_init_hardware_config(); cpu != nullptr && cpu->use_x86_avx512vnni) {
+      put(xnn_init_qs8_vadd_config(), &avx512vnni::byte_sums_on_avx512vnni);
+      put(xnn_init_qs8_vmul_config(), &avx512vnni::byte_products_on_avx512vnni);
     }
   }
 #endif

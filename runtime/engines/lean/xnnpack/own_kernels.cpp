@@ -28,6 +28,15 @@ static_assert(sizeof(xnn_qd8_quantization_params) == sizeof(ByteRow), "one for e
 SLIPWAY_SAME_PLACE(xnn_f32_qb4w_minmax_params, scalar.min, Int4Limits, least);
 SLIPWAY_SAME_PLACE(xnn_f32_qb4w_minmax_params, scalar.max, Int4Limits, greatest);
 SLIPWAY_SAME_PLACE(xnn_f32_qb4w_minmax_params, scalar.blocksize, Int4Limits, block);
+SLIPWAY_SAME_PLACE(xnn_qs8_add_minmax_params, scalar.bias, ByteSum, bias);
+SLIPWAY_SAME_PLACE(xnn_qs8_add_minmax_params, scalar.a_multiplier, ByteSum, a_multiplier);
+SLIPWAY_SAME_PLACE(xnn_qs8_add_minmax_params, scalar.b_multiplier, ByteSum, b_multiplier);
+SLIPWAY_SAME_PLACE(xnn_qs8_add_minmax_params, scalar.shift, ByteSum, shift);
+SLIPWAY_SAME_PLACE(xnn_qs8_add_minmax_params, scalar.output_zero_point, ByteSum, limits);
+SLIPWAY_SAME_PLACE(xnn_qs8_mul_minmax_params, scalar.a_zero_point, ByteProduct, a_zero_point);
+SLIPWAY_SAME_PLACE(xnn_qs8_mul_minmax_params, scalar.b_zero_point, ByteProduct, b_zero_point);
+SLIPWAY_SAME_PLACE(xnn_qs8_mul_minmax_params, scalar.scale, ByteProduct, scale);
+SLIPWAY_SAME_PLACE(xnn_qs8_mul_minmax_params, scalar.output_zero_point, ByteProduct, limits);
 #undef SLIPWAY_SAME_PLACE
 
 using Function = void (*)();
