@@ -311,6 +311,7 @@ def lower_all(programs: Mapping[str, Any], partitioners: Sequence[Any]) -> dict[
     from executorch.exir.passes import MemoryPlanningPass
     from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
 
+    from models.lowering.pieces import cut_as_taken
     from models.lowering.refusals import Refusals
 
     try:
@@ -324,7 +325,7 @@ def lower_all(programs: Mapping[str, Any], partitioners: Sequence[Any]) -> dict[
                     open_unmasked(one, partitioners)
                 return to_edge_transform_and_lower(
                     every if len(every) > 1 else next(iter(every.values())),
-                    transform_passes=get_transform_passes(),
+                    transform_passes=get_transform_passes([partial(cut_as_taken, partitioners)]),
                     partitioner=list(partitioners),
                     compile_config=get_xnnpack_edge_compile_config(),
                     generate_etrecord=True,

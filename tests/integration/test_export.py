@@ -226,6 +226,42 @@ def test_attention_is_opened_where_no_mask_hides(given: dict[str, Any], opened: 
     torch.testing.assert_close(program.module()(*inputs), Net()(*inputs))
 
 
+@pytest.mark.parametrize(
+    ("around", "part", "pieces"),
+    [
+        ("relu", lambda x: x.split([2, 4], 1)[1], 0),
+        ("relu", lambda x: x.chunk(3, -1)[-1] + x.split([1, 1, 2], -1)[0], 0),
+        ("relu", lambda x: x.unbind(0)[-1] - x.unbind(-3)[0], 0),
+        ("relu", lambda x: x.select(-1, -2), 0),
+        ("relu", lambda x: x[:1].squeeze(0) - x[1:].squeeze() * x[:1, :1].squeeze((0, 1)), 0),
+        # Twins: nothing near that a delegate computes, a type that it does not have, a result without dimensions.
+        ("erf", lambda x: x.select(0, 1), 1),
+        ("relu", lambda x: x.double().relu().select(0, 1).float(), 1),
+        ("relu", lambda x: x.select(0, 1).select(0, 2).select(0, 3), 1),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")  # upstream has some's
+def test_pieces_do_not_interrupt_a_delegate(around: str, part: Callable[[Any], Any], pieces: int) -> None:
+    import torch
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.exir import to_edge
+
+    from models.lowering.graphs import base_name, target_name
+    from models.lowering.pieces import cut_as_taken
+
+    class Net(torch.nn.Module):  # type: ignore[misc]  # the types of torch are not read here
+        def forward(self, x: Any) -> Any:
+            return getattr(torch, around)(part(getattr(torch, around)(x)))
+
+    inputs = (torch.randn(2, 6, 4),)
+    edge = to_edge(torch.export.export(Net(), inputs, strict=False))
+    module = cut_as_taken([XnnpackPartitioner()], edge.exported_program().graph_module).graph_module
+    assert torch.equal(module(*inputs)[0], Net()(*inputs))
+    names = [base_name(target_name(node)) for node in module.graph.nodes if node.op == "call_function"]
+    kinds = ("aten::split_with_sizes_copy", "aten::select_copy", "aten::squeeze_copy")
+    assert sum(name in kinds for name in names) == pieces
+
+
 def test_several_partitioners_take_turns(exported: Exporter, fresh: Exporter, tmp_path: Path) -> None:
     relu = f"{FIXTURES / 'partitioning.py'}:relu_only"
     _, both = fresh("mlp", partitioners=(relu, "xnnpack"))
