@@ -47,11 +47,7 @@ def gate(tmp_path: Path) -> Iterator[server.Device]:
 
 
 def configure(home: Path, board: server.Device, gate: server.Device, jump: str = "gate") -> None:
-    (home / ".ssh/config").write_text(
-        f"Host gate\n HostName 127.0.0.1\n Port {gate.port}\n User pi\n IdentityFile {gate.client_key}\n"
-        f"Host shelf\n HostName 127.0.0.1\n Port {board.port}\n User pi\n IdentityFile {board.client_key}\n"
-        f" ProxyJump {jump}\n"
-    )
+    (home / ".ssh/config").write_text(f"{gate.entry('gate')}{board.entry('shelf')} ProxyJump {jump}\n")
     (home / ".ssh/known_hosts").write_text(board.known_hosts.read_text() + gate.known_hosts.read_text())
 
 
