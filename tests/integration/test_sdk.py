@@ -15,7 +15,7 @@ from core.paths import ROOT, cache_dir
 from tests.support import examples
 from tests.support.archive import make_wheel
 from tests.support.builds import least
-from tests.support.processes import ran, well
+from tests.support.processes import ran
 from toolchains import tools
 from toolchains.bundle import conan, conan_packages
 from toolchains.compilers.families import family
@@ -53,18 +53,13 @@ def sdk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 def compile_consumer(sdk: tuple[Target, Path], folder: Path, cxx: str, *, link: str = "") -> None:
     """Configure and build the consumer as its author would: a compiler, a prefix path, nothing else."""
     target, package = sdk
-    words: list[str | Path] = [
-        tools.program("cmake"), "-S", CONSUMER, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-        f"-DCMAKE_MAKE_PROGRAM={tools.program('ninja')}", f"-DCMAKE_CXX_COMPILER={cxx}",
-        f"-DCMAKE_PREFIX_PATH={package}", "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--as-needed",
-    ]  # fmt: skip
+    words = [f"-DCMAKE_CXX_COMPILER={cxx}", f"-DCMAKE_PREFIX_PATH={package}"]
+    words.append("-DCMAKE_EXE_LINKER_FLAGS=-Wl,--as-needed")
     if not emulators.is_native(target):
         words += ["-DCMAKE_SYSTEM_NAME=Linux", f"-DCMAKE_SYSTEM_PROCESSOR={target.cmake_processor}"]
     if link:
         words.append(f"-DLINK={link}")
-    building: list[str | Path] = [tools.program("cmake"), "--build", folder]
-    for argv in (words, building):
-        well(ran(argv))
+    examples.configure(CONSUMER, folder, None, words)
 
 
 def registered(target: Target, program: Path) -> list[str]:
