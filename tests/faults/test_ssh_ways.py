@@ -29,6 +29,7 @@ from deploy.transport.ssh.transport import SshTransport
 from deploy.upkeep import enrol as ssh_trust
 from tests.faults import server
 from tests.faults.server import SHELF, hello
+from tests.support.processes import executable
 
 SECRET = "a word that nobody must see"
 
@@ -177,9 +178,7 @@ def locked_out(board: server.Device, device: Device, tmp_path: Path, home: Path)
 @pytest.fixture
 def askpass(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A program that answers; what it was asked is in the file beside it."""
-    program = tmp_path / "askpass"
-    program.write_text(f"#!/bin/sh\necho \"$1\" >>{tmp_path}/asked\necho '{SECRET}'\n")
-    program.chmod(0o755)
+    program = executable(tmp_path / "askpass", f"#!/bin/sh\necho \"$1\" >>{tmp_path}/asked\necho '{SECRET}'\n")
     monkeypatch.setenv("SSH_ASKPASS", str(program))
     monkeypatch.setenv("SSH_ASKPASS_REQUIRE", "force")
     monkeypatch.setattr(ssh_connect, "_given", {})

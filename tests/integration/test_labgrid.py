@@ -30,7 +30,7 @@ from tests.faults.tiny import Tiny, small
 from tests.support.deploying import Deploying
 from tests.support.devices import small_program
 from tests.support.lab import Lab, service
-from tests.support.processes import marked, ran
+from tests.support.processes import executable, marked, ran
 from toolchains.targets import host_target
 
 __all__ = ["small"]
@@ -219,11 +219,9 @@ def test_coordinator_and_device_through_an_ssh_host(tmp_path: Path, lab: Lab, bo
         config.parent.mkdir()
         config.write_text(f"{gate.entry('gate')} UserKnownHostsFile {gate.known_hosts}\n")
         # OpenSSH reads the file below the home that the system has for the user, whatever HOME says.
-        (tmp_path / "bin").mkdir()
         ssh = shutil.which("ssh")
         assert ssh
-        (tmp_path / "bin/ssh").write_text(f'#!/bin/sh\nexec {ssh} -F {config} "$@"\n')
-        (tmp_path / "bin/ssh").chmod(0o755)
+        executable(tmp_path / "bin/ssh", f'#!/bin/sh\nexec {ssh} -F {config} "$@"\n')
         inventory = tmp_path / "devices.toml"
         inventory.write_text(
             f'[desk]\ntransport = "ssh"\nsource = "labgrid"\nkey = "{board.client_key}"\n'
