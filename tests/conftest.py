@@ -13,6 +13,7 @@ import pytest
 
 from core.paths import ROOT
 from tests.support.order import rank, unit
+from tests.support.processes import ran
 
 # A CI that starts us in the background hands down SIGINT ignored, and children would never feel a Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -40,15 +41,7 @@ def inv() -> Inv:
     """``./inv`` of this checkout as a user would run it; output captured."""
 
     def call(*words: str, timeout: float = 900, env: dict[str, str] | None = None) -> Completed:
-        return subprocess.run(
-            [str(ROOT / "inv"), *words],
-            cwd=ROOT,
-            env={**os.environ, **(env or {})},
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
+        return ran([str(ROOT / "inv"), *words], cwd=ROOT, env={**os.environ, **(env or {})}, timeout=timeout)
 
     return call
 

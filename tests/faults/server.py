@@ -84,6 +84,11 @@ class Device:
         public = key.export_public_key("openssh").decode().strip()
         self.known_hosts.write_text(f"[127.0.0.1]:{self.port} {public}\n")
 
+    def entry(self, name: str) -> str:
+        """Of a user's configuration of SSH."""
+        login = f" User {USER}\n IdentityFile {self.client_key}\n"
+        return f"Host {name}\n HostName 127.0.0.1\n Port {self.port}\n{login}"
+
     def cut(self) -> None:
         """Cut every connection as a pulled plug with a reset does."""
         assert self.loop is not None

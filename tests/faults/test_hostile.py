@@ -27,7 +27,7 @@ from deploy.transport.base import run
 from deploy.transport.deadline import Deadline
 from tests.faults import tiny
 from tests.faults.tiny import Tiny
-from tests.support.processes import gone, peak, ran
+from tests.support.processes import executable, gone, peak, ran, well
 
 pytestmark = pytest.mark.usefixtures("dist")  # results go to a folder of the test's own
 
@@ -101,9 +101,7 @@ with open_device(device) as transport:
 
 def measured(device: Device, tmp_path: Path, *words: str) -> tuple[str, float, int]:
     argv = [sys.executable, "-c", MEASURED, str(ROOT), device.model_dump_json(), *words]
-    done = ran(argv, timeout=150, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    name, took, grown = done.stdout.split()
+    name, took, grown = well(ran(argv, timeout=150, cwd=tmp_path)).stdout.split()
     return name, float(took), int(grown)
 
 
@@ -125,10 +123,7 @@ def test_output_that_drips(anyhow: Device, tmp_path: Path) -> None:
 
 def test_a_lock_that_talks_without_end(anyhow: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The device's own shell is the attacker's: whatever it is asked, it prints."""
-    (tmp_path / "board/tools").mkdir(parents=True)
-    shell = tmp_path / "board/tools/sh"
-    shell.write_text("#!/bin/sh\nexec cat /dev/zero\n")
-    shell.chmod(0o755)
+    shell = executable(tmp_path / "board/tools/sh", "#!/bin/sh\nexec cat /dev/zero\n")
     monkeypatch.setenv("PATH", f"{shell.parent}:{os.environ['PATH']}")
     name, took, grown = measured(anyhow, tmp_path, "lock", str(tmp_path / "board/root"), "30")
     assert name == "AnswerError"

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import RootError, SlipwayError, TransferError
+from core.files import write_atomic
 from deploy import scripts
 from deploy.devices.inventory import Device
 from deploy.run import pipeline as attempts
@@ -82,8 +83,7 @@ def test_a_home_that_has_folders_of_our_names(
 ) -> None:
     """``root = "."``, and a folder ``runs`` of one's own: the first deploy removed it."""
     for name in ("runs/marathon/photo.jpg", "store/receipts.txt", "lock/1/key", "incoming/letter.part", "bundles/wood"):
-        (board.home / name).parent.mkdir(parents=True)
-        (board.home / name).write_text(name)
+        write_atomic(board.home / name, name)
     before = state(board.home)
     refused(
         everything(small, device.model_copy(update={"root": "."}), tmp_path),
@@ -110,8 +110,7 @@ def test_an_empty_folder_is_taken_and_marked(small: Tiny, tmp_path: Path) -> Non
 @pytest.mark.parametrize("text", ["slipway-root 2 00", "a note of mine"])
 def test_a_marker_of_another_kind(small: Tiny, tmp_path: Path, text: str) -> None:
     root = tmp_path / "root"
-    root.mkdir()
-    (root / ".slipway-root").write_text(text + "\n")
+    write_atomic(root / ".slipway-root", text + "\n")
     refused([lambda: small.deploy(tiny.local(root))], ".slipway-root")
     assert [path.name for path in root.iterdir()] == [".slipway-root"]
 
@@ -126,8 +125,7 @@ def test_a_marker_that_a_power_cut_left_empty(small: Tiny, tmp_path: Path) -> No
 
 def planted(root: Path, small: Tiny, elsewhere: Path) -> None:
     """What another user prepares: links to others' files, and a program that is not the one it is named after."""
-    elsewhere.mkdir()
-    (elsewhere / "thesis").write_text("ten years of work")
+    write_atomic(elsewhere / "thesis", "ten years of work")
     for name in ("lock", "incoming", "store", "bundles", "current", "previous"):
         (root / name).mkdir(parents=True)
     (root / "runs").symlink_to(elsewhere)
@@ -165,9 +163,7 @@ def test_a_root_that_is_not_the_logins(small: Tiny, common: Path) -> None:
 )
 def test_links_inside(small: Tiny, common: Path, tmp_path: Path, name: str) -> None:
     root, elsewhere = common / "slipway", tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "1").mkdir()
-    (elsewhere / "1/thesis").write_text("ten years of work")
+    write_atomic(elsewhere / "1/thesis", "ten years of work")
     small.deploy(tiny.local(root))
     shutil.rmtree(root / name)
     (root / name).symlink_to(elsewhere)

@@ -38,9 +38,7 @@ def test_a_key_that_others_may_read(device: Device, board: server.Device, mode: 
 
 def test_keys_of_the_configuration_too(home: Path, board: server.Device, capfd: pytest.CaptureFixture[str]) -> None:
     """As ssh does it: such a key is left out with a warning, others are offered."""
-    (home / ".ssh/config").write_text(
-        f"Host shelf\n HostName 127.0.0.1\n Port {board.port}\n User pi\n IdentityFile {board.client_key}\n"
-    )
+    (home / ".ssh/config").write_text(board.entry("shelf"))
     (home / ".ssh/known_hosts").write_text(board.known_hosts.read_text())
     board.client_key.chmod(0o644)
     with pytest.raises(AuthenticationError):

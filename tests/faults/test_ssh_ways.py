@@ -29,6 +29,7 @@ from deploy.transport.ssh.transport import SshTransport
 from deploy.upkeep import enrol as ssh_trust
 from tests.faults import server
 from tests.faults.server import SHELF, hello
+from tests.support.processes import executable
 
 SECRET = "a word that nobody must see"
 
@@ -47,11 +48,7 @@ def gate(tmp_path: Path) -> Iterator[server.Device]:
 
 
 def configure(home: Path, board: server.Device, gate: server.Device, jump: str = "gate") -> None:
-    (home / ".ssh/config").write_text(
-        f"Host gate\n HostName 127.0.0.1\n Port {gate.port}\n User pi\n IdentityFile {gate.client_key}\n"
-        f"Host shelf\n HostName 127.0.0.1\n Port {board.port}\n User pi\n IdentityFile {board.client_key}\n"
-        f" ProxyJump {jump}\n"
-    )
+    (home / ".ssh/config").write_text(f"{gate.entry('gate')}{board.entry('shelf')} ProxyJump {jump}\n")
     (home / ".ssh/known_hosts").write_text(board.known_hosts.read_text() + gate.known_hosts.read_text())
 
 
@@ -181,9 +178,7 @@ def locked_out(board: server.Device, device: Device, tmp_path: Path, home: Path)
 @pytest.fixture
 def askpass(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A program that answers; what it was asked is in the file beside it."""
-    program = tmp_path / "askpass"
-    program.write_text(f"#!/bin/sh\necho \"$1\" >>{tmp_path}/asked\necho '{SECRET}'\n")
-    program.chmod(0o755)
+    program = executable(tmp_path / "askpass", f"#!/bin/sh\necho \"$1\" >>{tmp_path}/asked\necho '{SECRET}'\n")
     monkeypatch.setenv("SSH_ASKPASS", str(program))
     monkeypatch.setenv("SSH_ASKPASS_REQUIRE", "force")
     monkeypatch.setattr(ssh_connect, "_given", {})

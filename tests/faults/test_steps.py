@@ -23,7 +23,7 @@ from deploy.run.events import Event
 from tests.faults import sabotage, tiny
 from tests.faults.tiny import Tiny
 from tests.support.deploying import Deploying
-from tests.support.processes import gone, marked, ran
+from tests.support.processes import gone, marked, ran, well
 
 pytestmark = pytest.mark.usefixtures("dist")  # results go to a folder of the test's own
 
@@ -128,8 +128,7 @@ def test_the_disk_is_full_at_every_step(tmp_path: Path) -> None:
     """On a real file system of 4 MB, mounted in a namespace of its own."""
     (tmp_path / "disk").mkdir()
     argv = ["unshare", "-rm", sys.executable, "-m", "tests.faults.full", str(tmp_path)]
-    done = ran(argv, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
-    assert done.returncode == 0, done.stderr[-2000:]
+    done = well(ran(argv, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}))
     seen: dict[str, Counter[str]] = defaultdict(Counter)
     for step, left, told, wrong in json.loads(done.stdout.splitlines()[-1]):
         assert wrong == [], (step, left)

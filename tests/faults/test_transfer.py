@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import DeviceFullError, TransferError, UnreachableError
-from core.files import sha256_file
+from core.files import sha256_file, write_atomic
 from deploy.devices.inventory import Device
 from deploy.devices.probe import MARKER
 from deploy.run.connect import open_device
@@ -145,8 +145,7 @@ def test_many_files_go_in_batches(
 
 def test_a_name_in_the_store_with_the_wrong_size_is_seen(device: Device, root: Path, blob: Blob) -> None:
     tiny.marked_root(root)
-    (root / "store").mkdir()
-    (root / "store" / blob.sha256).write_bytes(b"cut short by a power failure")
+    write_atomic(root / "store" / blob.sha256, b"cut short by a power failure")
     with opened(device, root) as (_, store):
         assert not store.survey([f"store/{blob.sha256}"], soon()).has(f"store/{blob.sha256}", blob)
         store.upload([blob], lambda _: None, soon())
@@ -162,8 +161,7 @@ def test_an_upload_goes_on_where_it_broke(
     there = {"right": data[:1_000_000], "wrong": b"x" * 1_000_000, "too long": data + b"x", "whole": data}[begun]
     kept = {"right": 1_000_000, "wrong": 0, "too long": 0, "whole": SIZE}[begun]
     tiny.marked_root(root)
-    (root / "incoming").mkdir()
-    (root / f"incoming/{blob.sha256}.0badcafe-1-01234567.part").write_bytes(there)
+    write_atomic(root / f"incoming/{blob.sha256}.0badcafe-1-01234567.part", there)
     moved: list[int] = []
     with opened(device, root) as (_, store):
         assert store.upload([blob], moved.append, soon()) == kept

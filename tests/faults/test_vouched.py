@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import RunError, TransferError
-from core.files import sha256_file, write_json
+from core.files import sha256_file, write_atomic, write_json
 from core.paths import cache_dir
 from deploy.devices.inventory import Device
 from deploy.run import pipeline as attempts
@@ -25,6 +25,7 @@ from deploy.upkeep import upkeep
 from tests.faults import tiny
 from tests.faults.sabotage import Sabotage
 from tests.faults.tiny import Tiny
+from tests.support.processes import executable
 from tests.support.userlands import EnvTransport
 
 pytestmark = pytest.mark.usefixtures("dist")  # results go to a folder of the test's own
@@ -41,8 +42,7 @@ def small(tmp_path: Path) -> Tiny:
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     home = tmp_path / "home"
-    home.mkdir()
-    (home / "precious").write_text("precious")
+    write_atomic(home / "precious", "precious")
     return home / ".slipway"
 
 
@@ -301,9 +301,7 @@ def test_a_full_look(small: Tiny, device: Device, root: Path) -> None:
 def linkless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The first folder of the PATH of a device whose file system has no hard links."""
     folder = tmp_path / "bin"
-    folder.mkdir()
-    (folder / "ln").write_text('#!/bin/sh\n[ "$1" = -s ] || exit 1\nexec /bin/ln "$@"\n')
-    (folder / "ln").chmod(0o755)
+    executable(folder / "ln", '#!/bin/sh\n[ "$1" = -s ] || exit 1\nexec /bin/ln "$@"\n')
     monkeypatch.setattr(attempts, "open_device", lambda *_: EnvTransport(f"PATH={folder}:{os.environ['PATH']}"))
     return folder
 
@@ -322,8 +320,7 @@ def test_copies_are_verified_too(small: Tiny, device: Device, root: Path, linkle
 
 
 def test_a_copy_that_comes_out_damaged(small: Tiny, device: Device, linkless: Path) -> None:
-    (linkless / "cp").write_text('#!/bin/sh\n/bin/cp "$@"\nfor last; do :; done\nchmod u+w "$last"\necho x >>"$last"\n')
-    (linkless / "cp").chmod(0o755)
+    executable(linkless / "cp", '#!/bin/sh\n/bin/cp "$@"\nfor last; do :; done\nchmod u+w "$last"\necho x >>"$last"\n')
     with pytest.raises(TransferError, match="is not what was uploaded"):
         small.deploy(device)
 

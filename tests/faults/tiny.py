@@ -20,14 +20,14 @@ import numpy as np
 import pytest
 
 from core.errors import SlipwayError
-from core.files import locked, sha256_file, write_json
+from core.files import locked, sha256_file, write_atomic, write_json
 from core.formats.bundle import Bundle, FileEntry, Manifest, Needs, Offers
 from deploy.devices.inventory import Device
 from deploy.run.events import Event, Listener
 from deploy.run.pipeline import deploy
 from deploy.run.result import Result
 from deploy.run.settings import Settings
-from tests.support.processes import gone, marked
+from tests.support.processes import executable, gone, marked
 from toolchains.targets import host_target
 from verify.tables import Table
 
@@ -67,8 +67,6 @@ def make(
     """
     noise = random.Random(seed)  # noqa: S311 - the same bytes every time
     path = folder / "bundle"
-    (path / "bin").mkdir(parents=True)
-    (path / "lib").mkdir()
     runner = (
         Path(__file__)
         .with_name("tiny_runner.sh")
@@ -76,9 +74,8 @@ def make(
         .replace("digests=no", f"digests={digests}", 1)
         .replace("sha256sum", "shasum -a 256" if mac else "sha256sum")
     )
-    (path / "bin/pte_runner").write_text(runner)
-    (path / "bin/pte_runner").chmod(0o755)
-    (path / "lib/payload").write_bytes(noise.randbytes(PAYLOAD))
+    executable(path / "bin/pte_runner", runner)
+    write_atomic(path / "lib/payload", noise.randbytes(PAYLOAD))
     entries = [
         FileEntry(path=name, size=(path / name).stat().st_size, sha256=sha256_file(path / name), executable=run)
         for name, run in (("bin/pte_runner", True), ("lib/payload", False))

@@ -21,25 +21,13 @@ from core.environment.installer import marker
 from core.errors import HostError
 from core.paths import ROOT
 from tests.support import conan_homes
-from tests.support.archive import Served, serving
+from tests.support.archive import Served, make_wheel, serving
 from tests.support.processes import ran, reserved, well
 
 
 def _wheel(folder: Path, version: str, word: str) -> Path:
     """A wheel of a package that no real index has; ``word`` is what its module says."""
-    info = f"slipway_sample-{version}.dist-info"
-    files = {
-        "slipway_sample.py": f"WORD = {word!r}\n",
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: slipway-sample\nVersion: {version}\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    files[f"{info}/RECORD"] = "".join(f"{name},,\n" for name in [*files, f"{info}/RECORD"])
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"slipway_sample-{version}-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, text in files.items():
-            archive.writestr(zipfile.ZipInfo(name), text)
-    return path
+    return make_wheel(folder, "slipway_sample", version, {"slipway_sample.py": f"WORD = {word!r}\n"})
 
 
 def _digest(file: Path) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from core.paths import ROOT
-from tests.support.processes import marked, ran, wait_for, well
+from tests.support.processes import executable, marked, ran, wait_for, well
 
 NEEDED = ("inv", "tasks.py", "pyproject.toml", "locks", "commands", "core", "deploy", "verify")
 
@@ -76,9 +76,7 @@ def test_without_a_usable_python(clone: Path, tmp_path: Path) -> None:
     tools.mkdir()
     for name in ("sh", "dirname", "cmp", "env"):
         (tools / name).symlink_to(shutil.which(name) or "")
-    old = tools / "python3"
-    old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo Python 3.7.3\nexit 1\n', encoding="utf-8")
-    old.chmod(0o755)
+    executable(tools / "python3", '#!/bin/sh\n[ "$1" = --version ] && echo Python 3.7.3\nexit 1\n')
     done = _inv(clone, "--list", PATH=str(tools))
     assert done.returncode == 4
     assert "needs Python 3.10" in done.stderr

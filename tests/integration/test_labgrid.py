@@ -30,7 +30,7 @@ from tests.faults.tiny import Tiny, small
 from tests.support.deploying import Deploying
 from tests.support.devices import small_program
 from tests.support.lab import Lab, service
-from tests.support.processes import marked, ran
+from tests.support.processes import executable, marked, ran
 from toolchains.targets import host_target
 
 __all__ = ["small"]
@@ -217,16 +217,11 @@ def test_coordinator_and_device_through_an_ssh_host(tmp_path: Path, lab: Lab, bo
     with server.serve(tmp_path / "gate") as gate:
         config = tmp_path / ".ssh/config"
         config.parent.mkdir()
-        config.write_text(
-            f"Host gate\n  HostName 127.0.0.1\n  Port {gate.port}\n  User {server.USER}\n"
-            f"  IdentityFile {gate.client_key}\n  UserKnownHostsFile {gate.known_hosts}\n"
-        )
+        config.write_text(f"{gate.entry('gate')} UserKnownHostsFile {gate.known_hosts}\n")
         # OpenSSH reads the file below the home that the system has for the user, whatever HOME says.
-        (tmp_path / "bin").mkdir()
         ssh = shutil.which("ssh")
         assert ssh
-        (tmp_path / "bin/ssh").write_text(f'#!/bin/sh\nexec {ssh} -F {config} "$@"\n')
-        (tmp_path / "bin/ssh").chmod(0o755)
+        executable(tmp_path / "bin/ssh", f'#!/bin/sh\nexec {ssh} -F {config} "$@"\n')
         inventory = tmp_path / "devices.toml"
         inventory.write_text(
             f'[desk]\ntransport = "ssh"\nsource = "labgrid"\nkey = "{board.client_key}"\n'
@@ -261,10 +256,8 @@ def test_an_exporter_may_be_the_only_way(
     monkeypatch.setenv("HOME", str(tmp_path))
     with server.serve(tmp_path / "gate") as gate:
         lab.export("rack2", {"far": service(board.port, server.USER)}, "--isolated")
-        (tmp_path / ".ssh/config").write_text(
-            f"Host {socket.getfqdn()}\n  HostName 127.0.0.1\n  Port {gate.port}\n  User {server.USER}\n"
-            f"  IdentityFile {gate.client_key}\n  UserKnownHostsFile {gate.known_hosts}\n"
-        )
+        text = f"{gate.entry(socket.getfqdn())} UserKnownHostsFile {gate.known_hosts}\n"
+        (tmp_path / ".ssh/config").write_text(text)
         small.deploy(Device(
             name="desk", transport="ssh", source="labgrid", coordinator=lab.address, place="far",
             target=host_target().name, key=Path(board.client_key), known_hosts=Path(board.known_hosts),

@@ -135,13 +135,9 @@ def net() -> Any:
 
     torch.manual_seed(3)
     return nn.Sequential(
-        nn.Conv2d(3, 32, 3, padding=1),
-        nn.ReLU(),
-        nn.Conv2d(32, 50, 3, padding=2, bias=False),
-        nn.ReLU6(),
-        nn.Conv2d(50, 64, 3),
-        nn.Conv2d(64, 33, 3, padding=1),
-    ).eval()
+        nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 50, 3, padding=2, bias=False), nn.ReLU6(),
+        nn.Conv2d(50, 64, 3), nn.Conv2d(64, 33, 3, padding=1),
+    ).eval()  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -152,11 +148,8 @@ def program(net: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     from executorch.exir import to_edge_transform_and_lower
     from torch.export import Dim, export
 
-    dims = {
-        0: Dim("batch", min=1, max=LARGEST[0]),
-        2: Dim("height", min=5, max=LARGEST[2]),
-        3: Dim("width", min=5, max=LARGEST[3]),
-    }
+    names = {0: ("batch", 1), 2: ("height", 5), 3: ("width", 5)}
+    dims = {place: Dim(name, min=least, max=LARGEST[place]) for place, (name, least) in names.items()}
     exported = export(net, (torch.ones(LARGEST),), dynamic_shapes=(dims,))
     path = tmp_path_factory.mktemp("winograd") / "model.pte"
     to_edge_transform_and_lower(exported, partitioner=[XnnpackPartitioner()]).to_executorch().save(str(path))

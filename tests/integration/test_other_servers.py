@@ -17,7 +17,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from core.files import sha256_file
+from core.files import sha256_file, write_atomic
 from core.paths import cache_dir
 from deploy.devices.inventory import Device
 from deploy.run.connect import open_device
@@ -25,7 +25,7 @@ from deploy.store.store import Blob, Store
 from deploy.transport.deadline import Deadline
 from tests.faults import server, tiny
 from tests.support.deploying import Deploying
-from tests.support.processes import gone, marked, ran, well
+from tests.support.processes import executable, gone, marked, ran, well
 from tests.support.userlands import bsd, userland
 from toolchains.debian import packages as debian
 from toolchains.debian.tree import own_loader_argv
@@ -115,11 +115,8 @@ def dropbear(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Device]:
     (keys / "authorized_keys").write_text((folder / "id.pub").read_text())
     (keys / "authorized_keys").chmod(0o600)
     (folder / "home").mkdir()
-    script = folder / "busybox-only"
-    script.write_text(
-        f'#!/bin/sh\ncd {folder}/home\nPATH={busybox} HOME={folder}/home exec {busybox}/sh -c "$SSH_ORIGINAL_COMMAND"\n'
-    )
-    script.chmod(0o755)
+    text = f'PATH={busybox} HOME={folder}/home exec {busybox}/sh -c "$SSH_ORIGINAL_COMMAND"\n'
+    script = executable(folder / "busybox-only", f"#!/bin/sh\ncd {folder}/home\n{text}")
     # For each connection anew, as inetd does it: otherwise it would start itself again without its own loader.
     words = [*own_loader_argv(tree, "usr/sbin/dropbear"), "-i", "-E", "-s", "-r", str(folder / "host")]
     words += ["-D", str(keys), "-c", str(script)]
@@ -165,8 +162,7 @@ def _private() -> Path:
 def test_a_whole_deploy_to_a_router(dropbear: Device, tmp_path: Path, dist: Path) -> None:
     small = tiny.make(tmp_path / "tiny", elements=tiny.LARGE)  # its output comes as a file of its own
     device = dropbear.model_copy(update={"root": str(tmp_path / "home/.slipway")})
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home/precious").write_text("precious")
+    write_atomic(tmp_path / "home/precious", "precious")
     assert small.deploy(device).upload.files == 4
     assert small.deploy(device).upload.files == 0
     assert gone(str(tmp_path / "home"))

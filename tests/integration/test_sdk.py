@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,9 @@ from core.errors import BuildError, HostError
 from core.files import locked
 from core.paths import ROOT, cache_dir
 from tests.support import examples
+from tests.support.archive import make_wheel
 from tests.support.builds import least
-from tests.support.processes import ran, well
+from tests.support.processes import ran
 from toolchains import tools
 from toolchains.bundle import conan, conan_packages
 from toolchains.compilers.families import family
@@ -53,18 +53,13 @@ def sdk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 def compile_consumer(sdk: tuple[Target, Path], folder: Path, cxx: str, *, link: str = "") -> None:
     """Configure and build the consumer as its author would: a compiler, a prefix path, nothing else."""
     target, package = sdk
-    words: list[str | Path] = [
-        tools.program("cmake"), "-S", CONSUMER, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-        f"-DCMAKE_MAKE_PROGRAM={tools.program('ninja')}", f"-DCMAKE_CXX_COMPILER={cxx}",
-        f"-DCMAKE_PREFIX_PATH={package}", "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--as-needed",
-    ]  # fmt: skip
+    words = [f"-DCMAKE_CXX_COMPILER={cxx}", f"-DCMAKE_PREFIX_PATH={package}"]
+    words.append("-DCMAKE_EXE_LINKER_FLAGS=-Wl,--as-needed")
     if not emulators.is_native(target):
         words += ["-DCMAKE_SYSTEM_NAME=Linux", f"-DCMAKE_SYSTEM_PROCESSOR={target.cmake_processor}"]
     if link:
         words.append(f"-DLINK={link}")
-    building: list[str | Path] = [tools.program("cmake"), "--build", folder]
-    for argv in (words, building):
-        well(ran(argv))
+    examples.configure(CONSUMER, folder, None, words)
 
 
 def registered(target: Target, program: Path) -> list[str]:
@@ -134,15 +129,6 @@ def test_the_recipes_own_test(sdk: tuple[Target, Path], tmp_path: Path) -> None:
     assert "backend XnnpackBackend" in run_test_package("executorch/1.5.1", sdk[0].name, tmp_path)
 
 
-def fake_wheel(folder: Path, name: str) -> None:
-    """A wheel that pip takes for the pinned one, until somebody looks at its digest."""
-    info = "executorch-1.5.1.dist-info"
-    with zipfile.ZipFile(folder / name, "w") as archive:
-        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: executorch\nVersion: 1.5.1\n")
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: false\n")
-        archive.writestr(f"{info}/RECORD", "")
-
-
 @pytest.mark.parametrize(
     ("served", "error", "message"),
     [(True, BuildError, "is not the file that was pinned"), (False, HostError, "pip could not fetch")],
@@ -155,7 +141,8 @@ def test_a_wheel_that_is_wrong_or_missing(
     wheels.mkdir()
     if served:
         for platform in ("x86_64", "aarch64"):
-            fake_wheel(wheels, f"executorch-1.5.1-cp311-cp311-manylinux_2_28_{platform}.whl")
+            # pip takes it for the pinned one, until somebody looks at its digest.
+            make_wheel(wheels, "executorch", "1.5.1", {}, f"cp311-cp311-manylinux_2_28_{platform}")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)

@@ -23,7 +23,7 @@ from deploy.store.store import Blob, Store
 from deploy.transport.base import MacTransport, Progress, Transport, run
 from deploy.transport.deadline import Deadline
 from deploy.upkeep.upkeep import Rolled, rollback_bundle
-from tests.support.processes import gone
+from tests.support.processes import executable, gone
 from tests.support.userlands import AVAILABLE, ENVIRONMENT, USERLANDS, UserlandTransport, bsd, userland
 from verify.suite import shells
 
@@ -174,8 +174,7 @@ def bare(folder: Path, program: str) -> Counting:
         (here / "openssl").symlink_to(str(shutil.which("openssl")))
     elif program in {"toybox", "busybox"}:
         script = f'#!{shutil.which("sh")}\n[ "$1" = sha256sum ] && exec {shlex.quote(str(kept))}\nexit 127\n'
-        (here / program).write_text(script)
-        (here / program).chmod(0o755)
+        executable(here / program, script)
     return Counting(here)
 
 

@@ -8,6 +8,7 @@ import lzma
 import subprocess
 import threading
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from email.utils import formatdate
@@ -36,6 +37,22 @@ def make_deb(
     file = folder / f"{name}_{version.rpartition(':')[2]}_amd64.deb"
     subprocess.run(["dpkg-deb", "-Zxz", "--build", "--root-owner-group", root, file], check=True, capture_output=True)
     return file
+
+
+def make_wheel(folder: Path, name: str, version: str, files: dict[str, str | bytes], tag: str = "py3-none-any") -> Path:
+    """A package that pip installs; of the same files the same bytes every time."""
+    info = f"{name}-{version}.dist-info"
+    inside = {
+        **files, f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: {version}\n",
+        f"{info}/WHEEL": f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: {tag}\n",
+    }  # fmt: skip
+    inside[f"{info}/RECORD"] = "".join(f"{one},,\n" for one in [*inside, f"{info}/RECORD"])
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}-{version}-{tag}.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for file, data in inside.items():
+            archive.writestr(zipfile.ZipInfo(file), data)
+    return path
 
 
 def make_key() -> Any:

@@ -16,7 +16,7 @@ from core.paths import ROOT
 from deploy.devices.inventory import FILE, get_device
 from deploy.run.execute import execute
 from models.export import export
-from tests.support.processes import ran
+from tests.support.processes import executable, ran, well
 from toolchains import tools
 from toolchains.bundle import builder
 from toolchains.bundle.sdk import build_sdk
@@ -64,17 +64,16 @@ grep -c "Schema error" said || true
 
 
 def configure(
-    source: Path, folder: Path, toolchain: Path, words: Sequence[str] = (), env: dict[str, str] | None = None
+    source: Path, folder: Path, toolchain: Path | None, words: Sequence[str] = (), env: dict[str, str] | None = None
 ) -> Path:
-    """Configure and build a project into ``folder`` as its author would, with a toolchain file; ``folder``."""
+    """Configure and build a project into ``folder`` as its author would, with a toolchain file or none; ``folder``."""
+    file = [f"-DCMAKE_TOOLCHAIN_FILE={toolchain}"] if toolchain else []
     argv: list[str | Path] = [
         tools.program("cmake"), "-S", source, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-        f"-DCMAKE_MAKE_PROGRAM={tools.program('ninja')}", f"-DCMAKE_TOOLCHAIN_FILE={toolchain}", *words,
+        f"-DCMAKE_MAKE_PROGRAM={tools.program('ninja')}", *file, *words,
     ]  # fmt: skip
-    building: list[str | Path] = [tools.program("cmake"), "--build", folder]
-    for command in (argv, building):
-        done = ran(command, env=env)
-        assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-3000:]
+    well(ran(argv, env=env))
+    well(ran([tools.program("cmake"), "--build", folder], env=env))
     return folder
 
 
@@ -97,8 +96,7 @@ def run_on(name: str, folder: Path) -> None:
     prefix = [f"-DCMAKE_PREFIX_PATH={sdk.path}", "-DCMAKE_EXE_LINKER_FLAGS_RELEASE=-s"]
     built = configure(folder / "source", folder / "build", sdk.toolchain_file, prefix)
     exported = put_program(folder)
-    (folder / "examples.sh").write_text(_SCRIPT, encoding="utf-8")
-    (folder / "examples.sh").chmod(0o755)
+    executable(folder / "examples.sh", _SCRIPT)
     bundle = builder.build(device.target, "lean")
     files = [bundle.path / runner_in(bundle.path), built / "run_once", built / "camera"]
     if sdk.manifest.shared:
@@ -126,8 +124,7 @@ def run_installed(name: str, engine: str, folder: Path) -> None:
     shutil.copytree(EXAMPLES / engine, folder / "source")
     prefix = [f"-DCMAKE_PREFIX_PATH={sdk.path}", "-DCMAKE_EXE_LINKER_FLAGS_RELEASE=-s"]
     built = configure(folder / "source", folder / "build", sdk.toolchain_file, prefix)
-    installed = ran([tools.program("cmake"), "--install", built, "--prefix", folder / "app"])
-    assert installed.returncode == 0, installed.stderr
+    well(ran([tools.program("cmake"), "--install", built, "--prefix", folder / "app"]))
     shutil.copytree(sdk.path / "bin", folder / "app/bin", dirs_exist_ok=True)
     with tarfile.open(folder / "app.tar.gz", "w:gz", compresslevel=1) as tar:
         tar.add(folder / "app", "app")
@@ -138,8 +135,7 @@ def run_installed(name: str, engine: str, folder: Path) -> None:
     inputs = np.load(exported / program.inputs[0].file)
     np.save(folder / "in.npy", inputs)
     (folder / "in.bin").write_bytes(inputs.tobytes())
-    (folder / "examples.sh").write_text(_INSTALLED, encoding="utf-8")
-    (folder / "examples.sh").chmod(0o755)
+    executable(folder / "examples.sh", _INSTALLED)
     size = _output_bytes(exported)
     words = [str(size), program.file, *(["--provider=xnnpack", "--provider=cpu"] if onnx else ["--warmup=0"])]
     files = [folder / "app.tar.gz", exported / program.file, folder / "in.npy", folder / "in.bin"]

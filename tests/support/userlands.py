@@ -11,6 +11,7 @@ from pathlib import Path
 
 from deploy.transport.deadline import NEVER, Deadline
 from deploy.transport.local import LocalChannel, LocalTransport
+from tests.support.processes import executable
 from toolchains.debian import packages as debian
 from toolchains.debian.tree import own_loader_argv
 
@@ -51,12 +52,7 @@ def _applets(argv: Sequence[str]) -> list[str]:
 
 
 def _wrapper(path: Path, argv: Sequence[str]) -> None:
-    _executable(path, f'#!{shutil.which("sh")}\nexec {shlex.join(argv)} "$@"\n')
-
-
-def _executable(path: Path, text: str) -> None:
-    path.write_text(text)
-    path.chmod(0o755)
+    executable(path, f'#!{shutil.which("sh")}\nexec {shlex.join(argv)} "$@"\n')
 
 
 class EnvTransport(LocalTransport):
@@ -207,4 +203,4 @@ def bsd(folder: Path) -> Path:
 
 
 def _program(path: Path, text: str) -> None:
-    _executable(path, f"#!{sys.executable} -IS\n{text}\n")
+    executable(path, f"#!{sys.executable} -IS\n{text}\n")

@@ -137,16 +137,10 @@ def test_rows_become_batches_and_the_last_one_is_filled_up(tmp_path: Path) -> No
     assert found.of == 3
 
 
-@pytest.mark.parametrize(
-    "arrays",
-    [
-        {"a": np.ones((5, 3)), "b": np.ones((5, 3))},
-        {"a": np.ones(3)},
-        {"a": np.ones((4, 3)), "labels": np.arange(3)},
-        {"a": np.ones((4, 3), complex)},
-        {"a": np.ones((0, 3))},
-    ],
-)
+@pytest.mark.parametrize("arrays", [
+    {"a": np.ones((5, 3)), "b": np.ones((5, 3))}, {"a": np.ones(3)}, {"a": np.ones((4, 3)), "labels": np.arange(3)},
+    {"a": np.ones((4, 3), complex)}, {"a": np.ones((0, 3))},
+])  # fmt: skip
 def test_arrays_that_do_not_fit_are_refused(tmp_path: Path, arrays: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         reading.read(_npz(tmp_path, **arrays), EXAMPLE, 99)

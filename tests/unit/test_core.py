@@ -191,24 +191,11 @@ def _program(folder: Path) -> Program:
     data = b"program" * 100
     (folder / "model.pte").write_bytes(data)
     program = Program(
-        name="m-fp32",
-        model="m",
-        scheme="fp32",
-        file="model.pte",
-        size=len(data),
-        sha256=files.sha256_bytes(data),
-        inputs=(),
-        outputs=(),
-        reference_engine="x",
-        tolerance=Tolerance(atol=0, rtol=0, why="exact"),
-        delegates=1,
-        delegated=(Operator(name="aten.add.Tensor", count=1),),
-        undelegated=(),
-        quantization=Quantization(scheme="fp32"),
-        export_key="k",
-        versions={},
-        seconds=1.0,
-    )
+        name="m-fp32", model="m", scheme="fp32", file="model.pte", size=len(data), sha256=files.sha256_bytes(data),
+        inputs=(), outputs=(), reference_engine="x", tolerance=Tolerance(atol=0, rtol=0, why="exact"),
+        delegates=1, delegated=(Operator(name="aten.add.Tensor", count=1),), undelegated=(),
+        quantization=Quantization(scheme="fp32"), export_key="k", versions={}, seconds=1.0,
+    )  # fmt: skip
     (folder / DESCRIPTION).write_text(program.model_dump_json(), encoding="utf-8")
     return program
 

@@ -53,18 +53,12 @@ def test_other_machines_this_one_and_half_a_file(tmp_path: Path) -> None:
         inspect.read(put(tmp_path, data[:-100]))
 
 
-@pytest.mark.parametrize(
-    ("cpu_arch", "vfp_args", "flags", "expected"),
-    [
-        (10, 1, 0x5000400, ("armv7l", "hard")),
-        (10, None, 0x5000200, ("armv7l", "soft")),
-        (10, 1, 0x5000000, ("armv7l", "hard")),
-        (14, 1, 0x5000400, ("armv7l", "hard")),
-        (6, 1, 0x5000400, ("armv6l", "hard")),
-        (7, None, 0x5000200, ("armv6l", "soft")),
-        (3, None, 0x5000200, ("arm", "soft")),
-    ],
-)
+@pytest.mark.parametrize(("cpu_arch", "vfp_args", "flags", "expected"), [
+    (10, 1, 0x5000400, ("armv7l", "hard")), (10, None, 0x5000200, ("armv7l", "soft")),
+    (10, 1, 0x5000000, ("armv7l", "hard")), (14, 1, 0x5000400, ("armv7l", "hard")),
+    (6, 1, 0x5000400, ("armv6l", "hard")), (7, None, 0x5000200, ("armv6l", "soft")),
+    (3, None, 0x5000200, ("arm", "soft")),
+])  # fmt: skip
 def test_arm(tmp_path: Path, cpu_arch: int, vfp_args: int | None, flags: int, expected: tuple[str, str]) -> None:
     data = bytearray(elf("arm", {}, attributes=objects.arm_attributes(cpu_arch, vfp_args), kind=3))
     struct.pack_into("<I", data, 36, flags)

@@ -206,18 +206,13 @@ def test_what_a_lab_says_is_checked_like_the_inventory(host: str, port: int, use
 
 
 READ = {
-    "pi": Spelled("pi"),
-    "pi@raspberrypi.local": Spelled("raspberrypi.local", "pi"),
-    "192.168.1.5:2222": Spelled("192.168.1.5", "", 2222),
-    "ssh://pi@h:22": Spelled("h", "pi", 22),
-    "me@example.org@h": Spelled("h", "me@example.org"),
-    "pi@[::1]:2222": Spelled("::1", "pi", 2222),
-    "[fe80::1%eth0]": Spelled("fe80::1%eth0"),
-    "[h]:2222": Spelled("h", "", 2222),
-    "pi@fe80::1%eth0": Spelled("fe80::1%eth0", "pi"),
-    "::1": Spelled("::1"),
+    "pi": Spelled("pi"), "pi@raspberrypi.local": Spelled("raspberrypi.local", "pi"),
+    "192.168.1.5:2222": Spelled("192.168.1.5", "", 2222), "ssh://pi@h:22": Spelled("h", "pi", 22),
+    "me@example.org@h": Spelled("h", "me@example.org"), "pi@[::1]:2222": Spelled("::1", "pi", 2222),
+    "[fe80::1%eth0]": Spelled("fe80::1%eth0"), "[h]:2222": Spelled("h", "", 2222),
+    "pi@fe80::1%eth0": Spelled("fe80::1%eth0", "pi"), "::1": Spelled("::1"),
     "2001:db8:1:2:3:4:5:beef": Spelled("2001:db8:1:2:3:4:5:beef"),
-}
+}  # fmt: skip
 REFUSED = {
     "pi@::1:2222": "[::1]:2222 for port 2222, and [::1:2222] for that address",
     "1:2:3:4:5:6:7:8:2222": "[1:2:3:4:5:6:7:8]:2222 for port 2222",

@@ -56,28 +56,22 @@ def needs(found: Scan) -> list[tuple[str, str]]:
     return [(item.function, item.feature) for item in found.findings]
 
 
-@pytest.mark.parametrize(
-    ("feature", "those"),
-    [
-        # after movw: movt, movwlo, ubfx, rbit, mls
-        ("ARMv6T2", (MOVW, 0xE3400001, 0x33000000, 0xE7E00050, 0xE6FF0F30, 0xE0600291)),
-        ("ARMv7", (0xF57FF05B, 0xF57FF06F)),  # dmb ish, isb
-        ("a divider (ARMv7VE)", (0xE710F110,)),
-        # vadd, vld1, vdup, vmov.8 d0[0], vcvt or a comparison on q registers
-        ("NEON", (VADD_NEON, 0xF2010D02, 0xF4200A8F, 0xEE800B10, 0xEE400B10, 0xF3B90540, 0xF3C00050)),
-        ("VFPv3", (0x1EB70A00, 0xEEB70A00, 0xEEBA0A40)),  # vmovne, vmov of 1.0, vcvt with fraction bits
-        ("registers d16 to d31 (VFPv3-D32)", (0xEE700BA0, 0xED6D0B02)),
-        ("conversions of half precision", (0xEEB20A60,)),
-        ("VFPv4", (VFMA,)),
-        ("Armv8's floating point", (0xEEB60A40,)),  # vrintr
-        ("Armv8", (0xE1900C9F,)),  # lda
-        ("arithmetic in half precision (FEAT_FP16)", (0xED910901, 0xEE300920)),  # vldr.16, vadd.f16
-        ("FEAT_DotProd", (VSDOT,)),
-        ("FEAT_I8MM", (0xFC220C44,)),
-        ("FEAT_BF16", (0xFC020D44,)),
-        ("an instruction that this check does not know", (0xFFFFFFFF,)),
-    ],
-)
+@pytest.mark.parametrize(("feature", "those"), [
+    # after movw: movt, movwlo, ubfx, rbit, mls
+    ("ARMv6T2", (MOVW, 0xE3400001, 0x33000000, 0xE7E00050, 0xE6FF0F30, 0xE0600291)),
+    ("ARMv7", (0xF57FF05B, 0xF57FF06F)),  # dmb ish, isb
+    ("a divider (ARMv7VE)", (0xE710F110,)),
+    # vadd, vld1, vdup, vmov.8 d0[0], vcvt or a comparison on q registers
+    ("NEON", (VADD_NEON, 0xF2010D02, 0xF4200A8F, 0xEE800B10, 0xEE400B10, 0xF3B90540, 0xF3C00050)),
+    ("VFPv3", (0x1EB70A00, 0xEEB70A00, 0xEEBA0A40)),  # vmovne, vmov of 1.0, vcvt with fraction bits
+    ("registers d16 to d31 (VFPv3-D32)", (0xEE700BA0, 0xED6D0B02)), ("conversions of half precision", (0xEEB20A60,)),
+    ("VFPv4", (VFMA,)),
+    ("Armv8's floating point", (0xEEB60A40,)),  # vrintr
+    ("Armv8", (0xE1900C9F,)),  # lda
+    ("arithmetic in half precision (FEAT_FP16)", (0xED910901, 0xEE300920)),  # vldr.16, vadd.f16
+    ("FEAT_DotProd", (VSDOT,)), ("FEAT_I8MM", (0xFC220C44,)), ("FEAT_BF16", (0xFC020D44,)),
+    ("an instruction that this check does not know", (0xFFFFFFFF,)),
+])  # fmt: skip
 def test_what_an_arm1176_does_not_have(scan: Scanner, feature: str, those: tuple[int, ...]) -> None:
     for word in those:
         code = {"first": words(A32_RETURN), "planted": words(0xE1A00000, word, A32_RETURN)}
@@ -87,44 +81,24 @@ def test_what_an_arm1176_does_not_have(scan: Scanner, feature: str, those: tuple
         assert (found.functions, found.instructions) == (2, 4)
 
 
-@pytest.mark.parametrize(
-    ("target", "kernel", "code", "wrong"),
-    [
-        ("linux-armv6", "neon", VADD_NEON, []),
-        ("linux-armv6", "neon", MOVW, []),
-        ("linux-armv6", "neon", VFMA, ["VFPv4"]),
-        ("linux-armv6", "neonfma", VFMA, []),
-        ("linux-armv6", "neonfma", VSDOT, ["FEAT_DotProd"]),
-        ("linux-armv6", "neondot", VSDOT, []),
-        ("linux-armv6", "asm_aarch32_neon_cortex_a53", VADD_NEON, []),
-        ("linux-armv6", "scalar", VADD_NEON, ["NEON"]),
-        ("linux-armv6", "armsimd32", MOVW, ["ARMv6T2"]),
-        ("linux-armv6", "asm_aarch32_vfp_ld64", VADD_NEON, ["NEON"]),
-        ("android-arm64", "neon", SDOT, ["FEAT_DotProd"]),
-        ("android-arm64", "neondot", SDOT, []),
-        ("android-arm64", "asm_aarch64_neonfp16arith_cortex_a55", FADD_H, []),
-        ("android-arm64", "neonfma", FADD_H, ["arithmetic in half precision (FEAT_FP16)"]),
-        ("linux-x86_64", "sse2", SSE2, []),
-        ("linux-x86_64", "ssse3", AVX, ["AVX"]),
-        ("linux-x86_64", "avx", AVX, []),
-        ("linux-x86_64", "avx", AVX2, ["AVX2"]),
-        ("linux-x86_64", "avx2", AVX2, []),
-        ("linux-x86_64", "avx2", AVX512F, ["AVX512F"]),
-        ("linux-x86_64", "avx2", AVX512VL, ["AVX512SKX"]),
-        ("linux-x86_64", "avx512f", AVX512F, []),
-        ("linux-x86_64", "avx512f", AVX512VL, ["AVX512SKX"]),
-        ("linux-x86_64", "avx512f", AVX512BW, ["AVX512SKX"]),
-        ("linux-x86_64", "avx512skx", AVX512BW, []),
-        ("linux-x86_64", "avx512skx", VNNI, ["AVX512VNNI"]),
-        ("linux-x86_64", "avx256skx", AVX512VL, []),
-        ("linux-x86_64", "avx512vnni", VNNI, []),
-        ("linux-x86_64", "avxvnni", AVXVNNI, []),
-        ("linux-x86_64", "avxvnni", VNNI, ["AVX512VNNI"]),
-        ("linux-x86_64", "avx512fp16", FP16, []),
-        ("linux-x86_64", "avx512amx", AMX, []),
-        ("linux-x86_64", "avx512vnnigfni", AMX, ["AMX"]),
-    ],
-)
+@pytest.mark.parametrize(("target", "kernel", "code", "wrong"), [
+    ("linux-armv6", "neon", VADD_NEON, []), ("linux-armv6", "neon", MOVW, []), ("linux-armv6", "neon", VFMA, ["VFPv4"]),
+    ("linux-armv6", "neonfma", VFMA, []), ("linux-armv6", "neonfma", VSDOT, ["FEAT_DotProd"]),
+    ("linux-armv6", "neondot", VSDOT, []), ("linux-armv6", "asm_aarch32_neon_cortex_a53", VADD_NEON, []),
+    ("linux-armv6", "scalar", VADD_NEON, ["NEON"]), ("linux-armv6", "armsimd32", MOVW, ["ARMv6T2"]),
+    ("linux-armv6", "asm_aarch32_vfp_ld64", VADD_NEON, ["NEON"]), ("android-arm64", "neon", SDOT, ["FEAT_DotProd"]),
+    ("android-arm64", "neondot", SDOT, []), ("android-arm64", "asm_aarch64_neonfp16arith_cortex_a55", FADD_H, []),
+    ("android-arm64", "neonfma", FADD_H, ["arithmetic in half precision (FEAT_FP16)"]),
+    ("linux-x86_64", "sse2", SSE2, []), ("linux-x86_64", "ssse3", AVX, ["AVX"]), ("linux-x86_64", "avx", AVX, []),
+    ("linux-x86_64", "avx", AVX2, ["AVX2"]), ("linux-x86_64", "avx2", AVX2, []),
+    ("linux-x86_64", "avx2", AVX512F, ["AVX512F"]), ("linux-x86_64", "avx2", AVX512VL, ["AVX512SKX"]),
+    ("linux-x86_64", "avx512f", AVX512F, []), ("linux-x86_64", "avx512f", AVX512VL, ["AVX512SKX"]),
+    ("linux-x86_64", "avx512f", AVX512BW, ["AVX512SKX"]), ("linux-x86_64", "avx512skx", AVX512BW, []),
+    ("linux-x86_64", "avx512skx", VNNI, ["AVX512VNNI"]), ("linux-x86_64", "avx256skx", AVX512VL, []),
+    ("linux-x86_64", "avx512vnni", VNNI, []), ("linux-x86_64", "avxvnni", AVXVNNI, []),
+    ("linux-x86_64", "avxvnni", VNNI, ["AVX512VNNI"]), ("linux-x86_64", "avx512fp16", FP16, []),
+    ("linux-x86_64", "avx512amx", AMX, []), ("linux-x86_64", "avx512vnnigfni", AMX, ["AMX"]),
+])  # fmt: skip
 def test_a_kernel_may_use_what_its_name_says(
     scan: Scanner, target: str, kernel: str, code: int | bytes, wrong: list[str]
 ) -> None:
@@ -175,25 +149,18 @@ def test_thumb_is_read_as_thumb(scan: Scanner, marks: list[tuple[int, str]]) -> 
     assert scan("linux-armv7", elf("arm", {"f": code}, attributes=HARD_V6, thumb=True, marks=marks)).findings == ()
 
 
-@pytest.mark.parametrize(
-    ("feature", "those"),
-    [
-        ("FEAT_DotProd", (SDOT, 0x4F82E020)),  # the second by element
-        ("FEAT_I8MM", (0x4E82A420, USDOT)),
-        ("FEAT_BF16", (0x6E42EC20,)),
-        ("arithmetic in half precision (FEAT_FP16)", (FADD_H, 0x4E421420)),
-        ("FEAT_FHM", (0x4E22EC20,)),
-        ("FEAT_RDM", (0x6E828420,)),
-        ("atomics of Armv8.1 (FEAT_LSE)", (LDADD, 0x88A07C41)),  # the second: cas
-        ("FEAT_LRCPC", (0xB8BFC020,)),
-        ("CRC", (0x1AC24020,)),
-        ("CRYPTO", (0x4E284820,)),
-        ("PAUTH", (0xD65F0BFF,)),  # retaa
-        ("SVE", (0x2518E3E0, 0x04BF5020)),
-        ("SME", (SMSTART, 0x80800000, 0x04BF5820)),  # the last: rdsvl
-        ("SME2 or SVE2.1", (0xC1201800,)),
-    ],
-)
+@pytest.mark.parametrize(("feature", "those"), [
+    ("FEAT_DotProd", (SDOT, 0x4F82E020)),  # the second by element
+    ("FEAT_I8MM", (0x4E82A420, USDOT)), ("FEAT_BF16", (0x6E42EC20,)),
+    ("arithmetic in half precision (FEAT_FP16)", (FADD_H, 0x4E421420)), ("FEAT_FHM", (0x4E22EC20,)),
+    ("FEAT_RDM", (0x6E828420,)),
+    ("atomics of Armv8.1 (FEAT_LSE)", (LDADD, 0x88A07C41)),  # the second: cas
+    ("FEAT_LRCPC", (0xB8BFC020,)), ("CRC", (0x1AC24020,)), ("CRYPTO", (0x4E284820,)),
+    ("PAUTH", (0xD65F0BFF,)),  # retaa
+    ("SVE", (0x2518E3E0, 0x04BF5020)),
+    ("SME", (SMSTART, 0x80800000, 0x04BF5820)),  # the last: rdsvl
+    ("SME2 or SVE2.1", (0xC1201800,)),
+])  # fmt: skip
 def test_what_the_first_armv8_does_not_have(scan: Scanner, feature: str, those: tuple[int, ...]) -> None:
     for word in those:
         found = scan("linux-arm64", elf("aarch64", {"planted": words(word, A64_RETURN)}))
@@ -224,32 +191,22 @@ def test_data_in_code_of_apples_files(scan: Scanner, linked: bool) -> None:
     assert [item.address for item in scan("macos-arm64", data).findings] == [8]
 
 
-@pytest.mark.parametrize(
-    ("feature", "codes"),
-    [
-        ("AVX", "c5fc58c1 c4e27d1900"),  # vaddps, vbroadcastsd from memory
-        ("AVX2", "c5f5fec2 c4e27d18c1"),  # vpaddd, vbroadcastss from a register
-        ("FMA", "c4e275b8c2"),
-        ("F16C", "c4e27d13c1"),
-        ("AVX512F", "62f17c4858c1 c5f892c8"),  # the second: kmovw k1, eax
-        ("AVX512SKX", "62f17c0858c1 62f17548fdc2 c5fb92c8"),  # the last: kmovd k1, eax
-        ("AVX512VNNI", "62f2754850c2"),
-        ("AVXVNNI", "c4e27550c2"),
-        # vaddph, vcmpph with an immediate, vaddph from memory by index and displacement
-        ("AVX512FP16", "62f57c4858c1 62f37c48c2c801 62f57c4858848800010000"),
-        ("AMX", "c4e26b5ec1"),
-        ("SSE3", "f20f7cc1"),
-        ("SSSE3", "660f3800c1"),
-        ("SSE4.1", "660f3840c1 660f3a150001"),  # the second: pextrw to memory
-        ("SSE4.2", "660f3837c1"),
-        ("POPCNT", "f30fb8c0"),
-        ("LZCNT", "f30fbdc0"),
-        ("BMI", "c4e278f2c0"),
-        ("BMI2", "c4e2f8f5c0"),
-        ("CX16", "480fc708 f0480fc70f"),  # the second one locked
-        ("XSAVE", "0f01d0"),
-    ],
-)
+@pytest.mark.parametrize(("feature", "codes"), [
+    ("AVX", "c5fc58c1 c4e27d1900"),  # vaddps, vbroadcastsd from memory
+    ("AVX2", "c5f5fec2 c4e27d18c1"),  # vpaddd, vbroadcastss from a register
+    ("FMA", "c4e275b8c2"), ("F16C", "c4e27d13c1"),
+    ("AVX512F", "62f17c4858c1 c5f892c8"),  # the second: kmovw k1, eax
+    ("AVX512SKX", "62f17c0858c1 62f17548fdc2 c5fb92c8"),  # the last: kmovd k1, eax
+    ("AVX512VNNI", "62f2754850c2"), ("AVXVNNI", "c4e27550c2"),
+    # vaddph, vcmpph with an immediate, vaddph from memory by index and displacement
+    ("AVX512FP16", "62f57c4858c1 62f37c48c2c801 62f57c4858848800010000"), ("AMX", "c4e26b5ec1"), ("SSE3", "f20f7cc1"),
+    ("SSSE3", "660f3800c1"),
+    ("SSE4.1", "660f3840c1 660f3a150001"),  # the second: pextrw to memory
+    ("SSE4.2", "660f3837c1"), ("POPCNT", "f30fb8c0"), ("LZCNT", "f30fbdc0"), ("BMI", "c4e278f2c0"),
+    ("BMI2", "c4e2f8f5c0"),
+    ("CX16", "480fc708 f0480fc70f"),  # the second one locked
+    ("XSAVE", "0f01d0"),
+])  # fmt: skip
 def test_what_the_first_x86_64_does_not_have(scan: Scanner, feature: str, codes: str) -> None:
     """In every format, and what follows is still read from its beginning."""
     for code in map(bytes.fromhex, codes.split()):

@@ -71,19 +71,13 @@ def test_emulated_cpus_are_in_a_matrix_when_they_are_asked_for() -> None:
     assert those("", "*") > a53
 
 
-@pytest.mark.parametrize(
-    ("only", "programs"),
-    [
-        ("pi & mobilenet*", {"mobilenet_v2-fp32", "mobilenet_v2-qs8"}),
-        ("pi & mlp", {"mlp-fp32", "mlp-qs8"}),
-        ("pi & mlp*", {"mlp-fp32", "mlp-qs8"}),
-        ("pi & fp16", {"mlp-fp16"}),
-        ("pi & mlp-fp16", {"mlp-fp16"}),
-        ("pi & program:m*-fp32", {"mlp-fp32", "matmul-fp32", "mobilenet_v2-fp32"}),
-        ("camera & !mlp", {"matmul-fp32", "mobilenet_v2-fp32", "mobilenet_v2-qs8"}),
-        ("fixture:camera & model:matmul", {"matmul-fp32"}),
-    ],
-)
+@pytest.mark.parametrize(("only", "programs"), [
+    ("pi & mobilenet*", {"mobilenet_v2-fp32", "mobilenet_v2-qs8"}), ("pi & mlp", {"mlp-fp32", "mlp-qs8"}),
+    ("pi & mlp*", {"mlp-fp32", "mlp-qs8"}), ("pi & fp16", {"mlp-fp16"}), ("pi & mlp-fp16", {"mlp-fp16"}),
+    ("pi & program:m*-fp32", {"mlp-fp32", "matmul-fp32", "mobilenet_v2-fp32"}),
+    ("camera & !mlp", {"matmul-fp32", "mobilenet_v2-fp32", "mobilenet_v2-qs8"}),
+    ("fixture:camera & model:matmul", {"matmul-fp32"}),
+])  # fmt: skip
 def test_what_the_expression_speaks_of_is_taken_from_everything(only: str, programs: set[str]) -> None:
     found = select(only).cells
     assert {cell.program.name for cell in found} == programs
@@ -196,27 +190,12 @@ PHONE: Words = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("text", "fits"),
-    [
-        ("", True),
-        ("  ", True),
-        ("phone", True),
-        ("phon", False),
-        ("phone & mlp*", True),
-        ("phone&!mlp", False),
-        ("!!phone", True),
-        ("linux-* | android-*", True),
-        ("linux-* | android-* & conv", False),
-        ("(linux-* | android-*) & mlp", True),
-        ("!(linux-* | conv) & [em]mulated", True),
-        ("device:lean", False),
-        ("engine:lean", True),
-        ("scheme:q?8", True),
-        ("tag:shelf & program:mlp-qs8", True),
-        ("PHONE", False),
-    ],
-)
+@pytest.mark.parametrize(("text", "fits"), [
+    ("", True), ("  ", True), ("phone", True), ("phon", False), ("phone & mlp*", True), ("phone&!mlp", False),
+    ("!!phone", True), ("linux-* | android-*", True), ("linux-* | android-* & conv", False),
+    ("(linux-* | android-*) & mlp", True), ("!(linux-* | conv) & [em]mulated", True), ("device:lean", False),
+    ("engine:lean", True), ("scheme:q?8", True), ("tag:shelf & program:mlp-qs8", True), ("PHONE", False),
+])  # fmt: skip
 def test_an_expression_means_what_it_says(text: str, fits: bool) -> None:
     assert parse(text).fits(PHONE) is fits
 

@@ -81,18 +81,22 @@ class Watcher:
 
 @pytest.fixture
 def filling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Makes a filling of cells, and lets it go."""
     Worker.answers, Worker.ran, Worker.busy, Worker.together, Worker.meeting = {}, [], set(), set(), None
     monkeypatch.setattr(matrix_run, "Worker", Worker)
     inputs = {"value": "1"}
     monkeypatch.setattr(matrix_run, "inputs_of", lambda cell, *_rest: f"{cell.key} {inputs['value']}")
 
-    def make_filling(*cells: Cell, **options: Any) -> Filling:
+    def make_filling(*cells: Cell, go: bool = True, **options: Any) -> Filling:
         values: dict[str, Any] = {
             "plan": Plan(cells, ()), "build": lambda _t, _e: bundle_in(tmp_path),
             "export": lambda programs: {each: tmp_path / each.name for each in programs}, "watcher": Watcher(),
             "journal": Journal(tmp_path / "cells.jsonl", CellResult), "settings": lambda _cell: {}, **options,
         }  # fmt: skip
-        return Filling(**values)
+        made = Filling(**values)
+        if go:
+            made.go()
+        return made
 
     make_filling.inputs = inputs  # type: ignore[attr-defined]
     return make_filling
@@ -104,7 +108,6 @@ def outcomes(filling: Filling) -> dict[str, str]:
 
 def test_each_bundle_and_program_is_made_once(filling: Any) -> None:
     made = filling(cell(), cell(BENCH), cell(program=OTHER), cell(BENCH, OTHER, "executorch"))
-    made.go()
     prepared = ["bundle lean for linux-arm64", "bundle executorch for linux-arm64", "2 programs"]
     assert made.watcher.prepared == prepared
     assert set(outcomes(made).values()) == {"passed"}
@@ -113,7 +116,7 @@ def test_each_bundle_and_program_is_made_once(filling: Any) -> None:
 
 def test_devices_work_in_parallel_each_on_one_run_and_this_machine_alone(filling: Any) -> None:
     Worker.meeting = threading.Barrier(2)
-    filling(cell(), cell(program=OTHER), cell(BENCH), cell(BENCH, OTHER), cell(HERE), cell(HERE, OTHER), jobs=3).go()
+    filling(cell(), cell(program=OTHER), cell(BENCH), cell(BENCH, OTHER), cell(HERE), cell(HERE, OTHER), jobs=3)
     assert frozenset({"shelf", "bench"}) in Worker.together
     assert [busy for busy in Worker.together if "local" in busy] == [frozenset({"local"})]
     assert len(Worker.ran) == 6
@@ -129,7 +132,6 @@ def test_what_cannot_be_made_fails_its_cells_alone(filling: Any, tmp_path: Path)
         return {MLP: tmp_path / "mlp-fp32", OTHER: ExportError("No such operator.")}
 
     made = filling(cell(), cell(engine="executorch"), cell(BENCH, OTHER), build=build, export=export)
-    made.go()
     first, second, third = made.all()
     assert first.outcome == "passed"
     assert (second.problem.error, second.problem.what) == ("build", "It does not compile.")
@@ -140,7 +142,6 @@ def test_what_cannot_be_made_fails_its_cells_alone(filling: Any, tmp_path: Path)
 def test_errors_and_differences_are_told_apart(filling: Any) -> None:
     Worker.answers = {("shelf", "mlp-fp32"): problem(), ("bench", "mlp-fp32"): make(outputs=(WRONG,))}
     made = filling(cell(), cell(BENCH))
-    made.go()
     assert outcomes(made) == {"shelf/mlp-fp32": "failed", "bench/mlp-fp32": "differs"}
     assert made.all()[1].problem.error == "mismatch"
     assert made.all()[1].max_abs == 0.5
@@ -148,25 +149,24 @@ def test_errors_and_differences_are_told_apart(filling: Any) -> None:
 
 def test_resuming_repeats_only_what_did_not_pass_or_has_changed(filling: Any) -> None:
     Worker.answers = {("shelf", "linear-fp32"): problem()}
-    filling(cell(), cell(program=OTHER)).go()
+    filling(cell(), cell(program=OTHER))
     Worker.ran = []
     Worker.answers = {}
     again = filling(cell(), cell(program=OTHER), cell(BENCH), resume=True)
-    again.go()
     assert sorted(Worker.ran) == [("bench", "mlp-fp32"), ("shelf", "linear-fp32")]
     assert [each.reused for each in again.all()] == [True, False, False]
     assert set(outcomes(again).values()) == {"passed"}
     Worker.ran = []
     filling.inputs["value"] = "2"
-    filling(cell(), resume=True).go()
+    filling(cell(), resume=True)
     assert Worker.ran == [("shelf", "mlp-fp32")]
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"cell": "shelf/linux-arm64/lean/mlp-fp32", "key": "1"}'])
 def test_a_damaged_journal_is_no_result(filling: Any, tmp_path: Path, damage: str) -> None:
-    filling(cell()).go()
+    filling(cell())
     (tmp_path / "cells.jsonl").write_text(damage)
-    filling(cell(), resume=True).go()
+    filling(cell(), resume=True)
     assert len(Worker.ran) == 2
 
 
@@ -175,7 +175,6 @@ def test_a_device_that_is_away_is_not_asked_for_every_cell(filling: Any) -> None
     programs = [replace(MLP, name=f"p{index}") for index in range(5)]
     Worker.answers = {("shelf", program.name): away for program in programs}
     made = filling(*(cell(program=program) for program in programs), *(cell(BENCH, program) for program in programs))
-    made.go()
     assert [name for name, _program in Worker.ran].count("shelf") == 2
     assert [each.outcome for each in made.all()] == ["failed"] * 5 + ["passed"] * 5
     assert "not tried again" in made.all()[4].problem.cause
@@ -184,17 +183,15 @@ def test_a_device_that_is_away_is_not_asked_for_every_cell(filling: Any) -> None
 def test_an_interruption_leaves_what_was_finished(filling: Any) -> None:
     Worker.answers = {("shelf", "linear-fp32"): "interrupted"}
     made = filling(cell(), cell(program=OTHER), cell(program=replace(MLP, name="third")))
-    made.go()
     assert list(outcomes(made).values()) == ["passed", "not run", "not run"]
     Worker.answers = {}
     again = filling(*made.plan.cells, resume=True)
-    again.go()
     assert [each.reused for each in again.all()] == [True, False, False]
 
 
 def test_a_fault_of_our_own_is_not_swallowed(filling: Any) -> None:
     Worker.answers = {("shelf", "mlp-fp32"): ZeroDivisionError("ours")}
-    made = filling(cell(), cell(program=OTHER))
+    made = filling(cell(), cell(program=OTHER), go=False)
     with pytest.raises(ZeroDivisionError):
         made.go()
     assert set(outcomes(made).values()) == {"not run"}
@@ -203,20 +200,17 @@ def test_a_fault_of_our_own_is_not_swallowed(filling: Any) -> None:
 def test_rounds_take_turns_on_real_devices(filling: Any) -> None:
     Worker.answers = {("emu", "mlp-fp32"): make(emulated=True)}
     made = filling(cell(), cell(program=OTHER), cell(EMULATED), rounds=3)
-    made.go()
     assert Worker.ran.count(("emu", "mlp-fp32")) == 1
     real = [program for device, program in Worker.ran if device == "shelf"]
     assert [set(real[turn : turn + 2]) for turn in (0, 2, 4)] == [{"mlp-fp32", "linear-fp32"}] * 3
     assert [len(each.rounds) for each in made.all()] == [3, 3, 0]
     assert len(made.watcher.seen) == 3
     again = filling(*made.plan.cells, resume=True, rounds=4)
-    again.go()
     assert [len(each.rounds) for each in again.all()[:2]] == [4, 4]
     assert len(Worker.ran) == 9
 
 
 def test_a_later_round_that_fails_fails_its_cell(filling: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = filling(cell(), rounds=2)
     run = Worker.run
 
     def fails_then(self: Worker, *words: Any) -> Iterator[Any]:
@@ -225,7 +219,7 @@ def test_a_later_round_that_fails_fails_its_cell(filling: Any, monkeypatch: pyte
         return run(self, *words)
 
     monkeypatch.setattr(Worker, "run", fails_then)
-    made.go()
+    made = filling(cell(), rounds=2)
     assert [each.outcome for each in made.all()] == ["failed"]
 
 
@@ -244,7 +238,6 @@ def test_a_language_models_cell_is_measured_and_judged_by_its_text(filling: Any)
 
     words = Exportable("words-fp32", "words", "fp32", "pte", text=True)
     found = filling(cell(), cell(program=words), settings=lambda _cell: Settings(), language=Speech())
-    found.go()
     assert [each.outcome for each in found.all()] == ["passed", "differs"]
     assert set(asked) == {"words-fp32"}
 

@@ -278,13 +278,9 @@ def first(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A process with a copy, and the copy's process id."""
     (tmp_path / "echo_there.py").write_text(_ECHO)
     with subprocess.Popen(
-        [sys.executable, "-c", _FIRST, str(tmp_path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    ) as process:
+        [sys.executable, "-c", _FIRST, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        start_new_session=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as process:  # fmt: skip
         assert process.stdout is not None
         yield process, int(process.stdout.readline())
         process.kill()

@@ -120,31 +120,17 @@ def test_an_array_keeps_its_type(package: Any, library: Library, dtype: str) -> 
     assert read(package, library, swapped).tobytes() == value.tobytes()
 
 
-@pytest.mark.parametrize(
-    ("value", "dtype", "words"),
-    [
-        (np.ma.MaskedArray(X, mask=X > 3), "float32", "masked"),
-        (np.ma.masked, "float32", "masked"),
-        (X.astype(object), "float32", "object"),
-        (None, "float32", "object"),
-        ([1.0, None], "float32", "object"),
-        ([[1.0], [1.0, 2.0]], "float32", "inhomogeneous"),
-        (np.zeros(3, [("a", "f4"), ("b", "f4")]), "float32", "'a'"),
-        (np.array(["1", "2"]), "float32", "<U1"),
-        (["1", "2"], "float32", "<U1"),
-        (b"12", "float32", "S2"),
-        (np.array(["2026-01-01"], "M8[D]"), "int64", "datetime64"),
-        ([None], "none", "object"),
-        ([1 + 2j], "float32", "complex"),
-        ([1.5], "int64", "not all of its numbers are of int64"),
-        ([float("nan")], "int64", "not all of its numbers are of int64"),
-        ([300], "uint8", "not all of its numbers are of uint8"),
-        ([-1], "uint16", "not all of its numbers are of uint16"),
-        ([2], "bool", "not all of its numbers are of bool"),
-        ([1 << 70], "int64", "object"),
-        ([1.0], "bfloat16", "V2"),
-    ],
-)
+@pytest.mark.parametrize(("value", "dtype", "words"), [
+    (np.ma.MaskedArray(X, mask=X > 3), "float32", "masked"), (np.ma.masked, "float32", "masked"),
+    (X.astype(object), "float32", "object"), (None, "float32", "object"), ([1.0, None], "float32", "object"),
+    ([[1.0], [1.0, 2.0]], "float32", "inhomogeneous"), (np.zeros(3, [("a", "f4"), ("b", "f4")]), "float32", "'a'"),
+    (np.array(["1", "2"]), "float32", "<U1"), (["1", "2"], "float32", "<U1"), (b"12", "float32", "S2"),
+    (np.array(["2026-01-01"], "M8[D]"), "int64", "datetime64"), ([None], "none", "object"),
+    ([1 + 2j], "float32", "complex"), ([1.5], "int64", "not all of its numbers are of int64"),
+    ([float("nan")], "int64", "not all of its numbers are of int64"),
+    ([300], "uint8", "not all of its numbers are of uint8"), ([-1], "uint16", "not all of its numbers are of uint16"),
+    ([2], "bool", "not all of its numbers are of bool"), ([1 << 70], "int64", "object"), ([1.0], "bfloat16", "V2"),
+])  # fmt: skip
 def test_what_holds_other_things_is_refused(package: Any, library: Library, value: Any, dtype: str, words: str) -> None:
     with pytest.raises(package.InputError, match="Input 0 of forward cannot be read: ") as caught:
         read(package, library, value, dtype)

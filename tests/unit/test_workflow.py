@@ -13,7 +13,7 @@ import yaml
 
 import tasks
 from core.paths import ROOT
-from tests.support.processes import ran
+from tests.support.processes import ran, well
 from verify.suite import shells
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -39,8 +39,7 @@ def _steps(file: Path) -> list[dict[str, Any]]:
 
 
 def _tool(name: str, *words: str | Path) -> None:
-    done = ran([Path(sys.executable).with_name(name), *words], cwd=ROOT)
-    assert done.returncode == 0, done.stdout + done.stderr
+    well(ran([Path(sys.executable).with_name(name), *words], cwd=ROOT))
 
 
 def test_they_fit_the_schemas_of_their_systems(tmp_path: Path) -> None:

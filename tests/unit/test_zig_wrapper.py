@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import executable, ran
+from tests.support.processes import executable, ran, well
 from toolchains.compilers import zig
 from toolchains.targets import get_target
 
@@ -29,9 +29,7 @@ def wrap(fake: Path, tmp_path: Path) -> Wrap:
     def call(target: str, *words: str, cpu: str = "") -> list[str]:
         chosen = dataclasses.replace(get_target(target), zig_cpu=cpu)
         text = zig.wrapper("c++", fake, chosen, before=BEFORE, after=AFTER, link=LINK)
-        done = ran([executable(tmp_path / "c++", text), *words])
-        assert done.returncode == 0, done.stderr
-        got = done.stdout.splitlines()
+        got = well(ran([executable(tmp_path / "c++", text), *words])).stdout.splitlines()
         assert got[:3] == ["c++", "-target", chosen.zig_triple]
         assert got[-1:] == AFTER
         return got[3:-1]
