@@ -20,15 +20,17 @@ knows what is not its own. The store is used under the device's lock.
 
 from __future__ import annotations
 
+import random
 import re
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.errors import DeadlineError, TransferError
+from core.errors import DeadlineError, DeviceBusyError, TransferError
 from core.files import sha256_file
 from deploy.devices.probe import arguments, parse, probe
 from deploy.scripts import script
@@ -177,15 +179,33 @@ class Store(AbstractContextManager["Store"]):
     ) -> Survey | None:
         """Lock the device for this session and list the files that it has, in one round trip.
 
+        Args:
+            make: make the root if it is missing.
+            waiting: called once with the lock's holder, if the lock is held.
+
         Returns:
             ``None`` if the root does not exist yet (and ``make`` is not set); then nothing was touched.
 
         Raises:
             DeviceBusyError: another session holds the device for longer than ``wait`` seconds.
-            RootError: the root is not ours.
+            RootError: the root is not ours. UnreachableError, TransferError, DeviceFullError.
         """
         first, *others = _pieces([name] for name in names) or [[]]
-        answer = self.lock.acquire(first, deadline, wait=wait, make=make, waiting=waiting)
+        patience, pause = Deadline.after(wait), 0.4
+        while (answer := self.lock.attempt(first, deadline, make=make)).kind == "busy":
+            if patience.over or deadline.over:
+                by = answer.who or "another deploy"
+                raise DeviceBusyError(
+                    f"{self._transport.name} is in use by {by}.",
+                    f"waited for {wait:.0f} s" if wait else "one deploy at a time may use a device",
+                    "a longer INVOKE_SLIPWAY_WAIT=SECONDS, for devices.run INVOKE_SLIPWAY_TIMEOUT=SECONDS",
+                    (by,),
+                )
+            if waiting is not None:
+                waiting(answer.who)
+                waiting = None
+            time.sleep(min(patience.left(pause), deadline.left()) * random.uniform(0.7, 1.0))  # noqa: S311 - not a secret
+            pause = min(pause * 1.6, 5.0)
         return None if answer.kind == "absent" else self._completed(self._parse(answer.lines), others, deadline)
 
     def survey(self, names: Iterable[str], deadline: Deadline) -> Survey:

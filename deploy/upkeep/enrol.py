@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -141,10 +142,8 @@ def _offered(address: Address) -> paramiko.PKey:
         connection = greeted(address, Deadline.after(_ANSWER_SECONDS))
     except LOST as error:
         raise not_ssh(address, error) from error
-    try:
+    with contextlib.closing(connection):
         return connection.transport.get_remote_server_key()
-    finally:
-        connection.close()
 
 
 def device_of(name: str) -> Device:
