@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from core.errors import DeviceFullError, SlipwayError, TransferError, UnreachableError
 from core.files import sha256_bytes
 from core.plain import one_line, says
-from deploy.devices.probe import END, new_id, parse, refusal
+from deploy.devices.probe import END, parse, refusal
 from deploy.scripts import script
 from deploy.transport.base import Channel, Transport, is_full
 from deploy.transport.deadline import Deadline
@@ -143,7 +143,7 @@ class DeviceLock:
 
     def _words(self, names: Sequence[str], make: bool, question: Sequence[str]) -> list[str]:
         text, first = (script("open"), question) if question else (script("lock"), [self.root])
-        own = [self._owner, signature(), str(STALE), "yes" if make else "no", new_id()]
+        own = [self._owner, signature(), str(STALE), "yes" if make else "no", secrets.token_hex(16)]
         return ["sh", "-c", text, "slipway", *first, *own, *names]
 
     def _read(self, channel: Channel, deadline: Deadline, doing: str, with_probe: bool) -> Answer:
