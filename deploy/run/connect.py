@@ -54,7 +54,16 @@ def open_device(device: Device, deadline: Deadline = NEVER) -> Transport:
         from deploy.transport.local import LocalTransport
 
         return LocalTransport(device.name)
-    return open_adb(device, deadline) if device.transport == "adb" else _open_ssh(device, deadline)
+    if device.transport == "adb":
+        return open_adb(device, deadline)
+    from deploy.transport.base import MacTransport
+    from deploy.transport.ssh.transport import open_ssh
+    from deploy.transport.ssh.windows import VERSION, WindowsTransport
+
+    found = open_ssh(ssh_address(device), deadline)
+    if VERSION in found.server:
+        return WindowsTransport(found)
+    return MacTransport(found) if device.target.startswith("macos-") else found
 
 
 def open_adb(device: Device, deadline: Deadline = NEVER) -> AdbTransport:
@@ -109,17 +118,6 @@ def _listed(device: Device) -> bool:
         return bool(device.known_hosts) or device.name in load_devices()
     except ConfigError:
         return True
-
-
-def _open_ssh(device: Device, deadline: Deadline) -> Transport:
-    from deploy.transport.base import MacTransport
-    from deploy.transport.ssh.transport import open_ssh
-    from deploy.transport.ssh.windows import VERSION, WindowsTransport
-
-    found = open_ssh(ssh_address(device), deadline)
-    if VERSION in found.server:
-        return WindowsTransport(found)
-    return MacTransport(found) if device.target.startswith("macos-") else found
 
 
 @dataclass(frozen=True)

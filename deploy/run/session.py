@@ -187,7 +187,8 @@ class Session:
                 by = who or "another deploy"
                 step.note(f"{self.device.name} is in use by {by}: waiting up to {settings.wait:.0f} s")
 
-            survey = store.open(self._names(), patience, wait=settings.wait, make=make, waiting=waiting)
+            names = [*self._folders(), *(f"store/{blob.sha256}" for blob in self._blobs())]
+            survey = store.open(names, patience, wait=settings.wait, make=make, waiting=waiting)
             waited = time.monotonic() - begun
         if waited > _PATIENCE:
             self.deadline = self.deadline.later(waited)
@@ -234,9 +235,6 @@ class Session:
         """Those of the bundle and the program, each with a slash."""
         paths = (f"{folder}/{path}" for folder, files in self._files().items() for path in files)
         return list(dict.fromkeys(path.rpartition("/")[0] + "/" for path in paths))
-
-    def _names(self) -> list[str]:
-        return [*self._folders(), *(f"store/{blob.sha256}" for blob in self._blobs())]
 
     def _has_folder(self, survey: Survey, folder: str) -> bool:
         """Whether the device has all files of ``folder`` already."""
