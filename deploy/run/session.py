@@ -133,11 +133,6 @@ class Session:
             survey = self._verified(store, voucher, survey)
         return facts, found, survey, voucher
 
-    def _words(self, store: Store, argv: Sequence[str]) -> list[str]:
-        """The command for a run of the runner; ``argv`` begins with its path below the bundle."""
-        words = [store.path(f"{self.home}/{argv[0]}"), *argv[1:]]
-        return self.machine.argv(words, store.root, store.run_folder, self.bundle.manifest.needs)
-
     def _ask(self, store: Store, settings: Settings) -> tuple[DeviceFacts, Survey | None]:
         """Probe, lock and survey the device; usually in one round trip."""
         with self.steps.step("probe", "probing the device"):
@@ -213,7 +208,7 @@ class Session:
     def _collect(self, store: Store, max_bytes: float) -> None:
         in_use = {self.digest, self.job.digest, *(blob.sha256 for blob in self._blobs())}
         days = self.device.store_days
-        gc.collect(self.transport, store, self.deadline, max_bytes=max_bytes, max_days=days, in_use=in_use)
+        gc.collect(store, self.deadline, max_bytes=max_bytes, max_days=days, in_use=in_use)
 
     def _settle(self, store: Store, survey: Survey, grown: bool) -> None:
         """After a good run: make the bundle the current one, and shrink a store that grew above its limits."""
@@ -334,7 +329,9 @@ class Session:
 
     def _run(self, store: Store, settings: Settings, case: Sized) -> runner.RunnerResult:
         cache = [f"--weights_cache={store.path(self.cache)}"] if self.cache else []
-        argv = self._argv(settings, case, runner_in(self.bundle.path), f"../../{self.program}/", cache)
+        program = store.path(f"{self.home}/{runner_in(self.bundle.path)}")
+        argv = self._argv(settings, case, program, f"../../{self.program}/", cache)
+        argv = self.machine.argv(argv, store.root, store.run_folder, self.bundle.manifest.needs)
         cooled, name = 0.0, self.device.name
         if settings.cooldown:
             with self.steps.step("cool down", f"waiting for {name} to cool down") as step:
@@ -344,7 +341,7 @@ class Session:
             files = conditions.Files(store.path(self.program), store.owner, _SMALL)
             done = run(
                 self.transport,
-                conditions.wrapped(self._words(store, argv), settings.cpu_affinity, files),
+                conditions.wrapped(argv, settings.cpu_affinity, files),
                 cwd=store.run_folder,
                 pidfile=store.pidfile,
                 deadline=self.deadline,
