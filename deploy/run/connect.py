@@ -169,6 +169,7 @@ class EmulatedCpu(Machine):
         Of the CPU's features, those are named that every CPU of the target has: the kernels show what more it has.
         """
         from toolchains.compilers.libstdcxx import library
+        from toolchains.inspect.read_elf import newest_defined
 
         root = self._sysroot()
         changes: dict[str, object] = {
@@ -182,8 +183,8 @@ class EmulatedCpu(Machine):
                 "loaders": tuple(name for name in LOADERS if (root / name.lstrip("/")).exists()),
                 "libraries": tuple(name for name in wanted if library(root, self.target, name).exists()),
                 "libc": "glibc",
-                "glibc": self._newest(root, "libc.so.6", "GLIBC"),
-                "glibcxx": self._newest(root, "libstdc++.so.6", "GLIBCXX"),
+                "glibc": newest_defined(library(root, self.target, "libc.so.6"), "GLIBC"),
+                "glibcxx": newest_defined(library(root, self.target, "libstdc++.so.6"), "GLIBCXX"),
             }
         return facts.model_copy(update=changes)
 
@@ -203,13 +204,6 @@ class EmulatedCpu(Machine):
         from toolchains.compilers.libstdcxx import sysroot
 
         return sysroot(self.target) if self.target.libc == "glibc" else None
-
-    def _newest(self, root: Path, name: str, family: str) -> str:
-        """The newest version of the symbols of ``family`` that the library defines."""
-        from toolchains.compilers.libstdcxx import library
-        from toolchains.inspect.read_elf import newest_defined
-
-        return newest_defined(library(root, self.target, name), family)
 
 
 @dataclass(frozen=True)

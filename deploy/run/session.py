@@ -258,14 +258,13 @@ class Session:
         return found
 
     def _upload(self, store: Store, voucher: Voucher, survey: Survey, missing: Sequence[Blob]) -> Upload:
-        total, resumed = sum(blob.size for blob in missing), 0
+        total = sum(blob.size for blob in missing)
         everything = {blob.sha256: blob.size for blob in self._blobs()}
         self.moved |= {blob.sha256: blob for blob in missing}
         present = {digest: size for digest, size in everything.items() if digest not in self.moved}
         text = f"uploading {counted(len(missing), 'file')} to {self.device.name}" if missing else ""
         with self.steps.step("upload", text) as step:
-            if missing:
-                resumed = store.upload(missing, step.counter(total), self.deadline)
+            resumed = store.upload(missing, step.counter(total), self.deadline)
             for blob in missing:
                 voucher.by_device(blob)
             for folder, files in self._files().items():

@@ -280,8 +280,7 @@ class Store(AbstractContextManager["Store"]):
                         begun[sha256] = size
                     else:
                         wrong.append(f"incoming/{sha256}.{self.owner}.part")
-        if wrong:  # a file is created anew, never overwritten
-            self.discard(wrong, deadline)
+        self.discard(wrong, deadline)  # a file is created anew, never overwritten
         return begun
 
     def arrange(self, folder: str, files: Mapping[str, Blob], deadline: Deadline) -> dict[str, Look]:
@@ -356,9 +355,7 @@ class Store(AbstractContextManager["Store"]):
         good = [blob for blob in blobs if answers[blob.sha256] == blob.sha256]
         for words in _pieces([blob.sha256, blob.mode] for blob in good):
             self.command("commit", [self.owner, "yes", *words], deadline, "naming what was verified")
-        bad = [parts[blob.sha256] for blob in blobs if blob not in good]
-        if bad:
-            self.discard(bad, deadline)
+        self.discard([parts[blob.sha256] for blob in blobs if blob not in good], deadline)
         return answers
 
     def command(self, name: str, words: Iterable[str], deadline: Deadline, doing: str) -> Completed:

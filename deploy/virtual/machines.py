@@ -234,7 +234,8 @@ def supervised(folder: Folder, seconds: float, answered: Callable[[State], bool]
     pid = spawn_supervisor(folder)
     end = time.monotonic() + seconds
     with contextlib.ExitStack() as failed:
-        failed.callback(_abandon, folder, pid)
+        failed.callback(folder.state.unlink, missing_ok=True)
+        failed.callback(_end_process, pid, lambda: not gone(pid))  # our child: its number is still its own
         while time.monotonic() < end and not gone(pid):
             state = read_state(folder)
             if state is not None and state.pid == pid and answered(state):
@@ -244,12 +245,6 @@ def supervised(folder: Folder, seconds: float, answered: Callable[[State], bool]
                 return state
             time.sleep(0.1)
         return "it ended" if gone(pid) else late
-
-
-def _abandon(folder: Folder, pid: int) -> None:
-    """End what `spawn_supervisor` started: it is our child, so its number is still its own."""
-    _end_process(pid, lambda: not gone(pid))
-    folder.state.unlink(missing_ok=True)
 
 
 _TAIL = 16 << 10
