@@ -280,19 +280,15 @@ def parse(text: str, file: Path) -> dict[str, Device]:
             )
         if not isinstance(table, dict):
             raise ConfigError(f"{file}: {name} is outside every table.", "each device is a table [name]", hint)
-        devices[name] = _device(file, name, table, hint)
+        if "name" in table:
+            raise ConfigError(f"{file}: [{name}] has a key 'name'.", "the table's own name is the device's", hint)
+        try:
+            devices[name] = Device.model_validate({"name": name, **table})
+        except ValidationError as error:
+            causes = [_explain(dict(problem)) for problem in error.errors()]
+            keys = tuple(".".join(str(part) for part in problem["loc"]) for problem in error.errors())
+            raise ConfigError(f"{file}: table [{name}] is not a device.", "; ".join(causes), hint, keys) from None
     return devices
-
-
-def _device(file: Path, name: str, table: dict[str, Any], hint: str) -> Device:
-    if "name" in table:
-        raise ConfigError(f"{file}: [{name}] has a key 'name'.", "the table's own name is the device's", hint)
-    try:
-        return Device.model_validate({"name": name, **table})
-    except ValidationError as error:
-        causes = [_explain(dict(problem)) for problem in error.errors()]
-        keys = tuple(".".join(str(part) for part in problem["loc"]) for problem in error.errors())
-        raise ConfigError(f"{file}: table [{name}] is not a device.", "; ".join(causes), hint, keys) from None
 
 
 def _explain(problem: dict[str, Any]) -> str:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import posixpath
 import re
-import secrets
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
@@ -195,12 +194,8 @@ def _libc(glibc: str, loaders: tuple[str, ...]) -> str:
 
 def _keyed(lines: list[str]) -> dict[str, str]:
     """The first value of each key, as in ``/proc/cpuinfo`` or what a Mac's ``sysctl`` prints: ``key: value``."""
-    info: dict[str, str] = {}
-    for line in lines:
-        key, colon, value = line.partition(":")
-        if colon:
-            info.setdefault(key.strip(), value.strip())
-    return info
+    pairs = (line.partition(":") for line in reversed(lines))
+    return {key.strip(): value.strip() for key, colon, value in pairs if colon}
 
 
 def _cpu(info: dict[str, str]) -> str:
@@ -218,16 +213,10 @@ def _free(line: str) -> int | None:
 
 def _noexec(mounts: list[str], folder: str) -> bool:
     """Whether the mount that holds ``folder`` (the longest mount point above it; the last one wins) is noexec."""
-    options = ""
-    best = -1
-    for line in mounts:
-        fields = line.split()
-        if len(fields) < 4:
-            continue
-        point = fields[1].replace("\\040", " ")
-        inside = point in {"/", folder} or folder.startswith(point + "/")
-        if inside and len(point) >= best:
-            best, options = len(point), fields[3]
+    rows = [line.split() for line in reversed(mounts)]
+    points = [(fields[1].replace("\\040", " "), fields[3]) for fields in rows if len(fields) >= 4]
+    above = [one for one in points if one[0] in {"/", folder} or folder.startswith(one[0] + "/")]
+    _, options = max(above, key=lambda one: len(one[0]), default=("", ""))
     return "noexec" in options.split(",")
 
 
@@ -251,11 +240,6 @@ _WHY = {
     "name": ("{path} leads to a folder with a line break in its name", "set root to another folder"),
     "marker": ("{path} is not a marker that this version knows", "update Slipway, or set another root"),
 }
-
-
-def new_id() -> str:
-    """An id for a new root."""
-    return secrets.token_hex(16)
 
 
 def refusal(device: str, why: str, path: str) -> RootError:

@@ -337,7 +337,9 @@ def _candidates(
         usual = languages
     known = grouped(((program.model, program.scheme, program.format), program) for program in catalogue)
     for device in (devices[name] for name in _pick("device", selection.devices or ("*",), devices)):
-        if device.on_request and not selection.devices and not _asked_for(device, only):
+        # What an expression says of tags or targets does not ask for such a device; its name or its CPU does.
+        named_it = only.speaks_of("device", [device.name]) or only.speaks_of("cpu", filter(None, [device.cpu]))
+        if device.on_request and not selection.devices and not named_it:
             continue
         for target in _targets(device):
             at = device.model_copy(update={"target": target.name})
@@ -349,11 +351,6 @@ def _candidates(
                         why = why_engine or ("" if found else _no_scheme(model, scheme, kind, catalogue))
                         for program in found or [Exportable(f"{model}-{scheme}", model, scheme, kind)]:
                             yield Cell(at, target.name, engine, program, why or program.why_not)
-
-
-def _asked_for(device: Device, only: Expression) -> bool:
-    """Whether an expression names this device or its CPU; what it says of tags or targets does not ask for it."""
-    return only.speaks_of("device", [device.name]) or only.speaks_of("cpu", [device.cpu] if device.cpu else [])
 
 
 def _targets(device: Device) -> list[Target]:

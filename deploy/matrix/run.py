@@ -130,9 +130,7 @@ class Filling:
 
     def _lacks_rounds(self, cell: Cell) -> bool:
         found = self.results.get(cell.key)
-        if found is None or found.outcome != "passed" or found.latency is None:
-            return False
-        return len(found.rounds) < self.rounds
+        return bool(found and found.outcome == "passed" and found.latency and len(found.rounds) < self.rounds)
 
     def _serve(self, worker: Worker, cells: Sequence[Cell]) -> None:
         """Every cell of a device once, then the further rounds."""

@@ -153,14 +153,13 @@ def compare(name: str, got: Path, want: Path, tolerance: Tolerance | None = None
         off = _judged(widen(dtype, theirs), truth, want.parent, allowed).max_abs
         same = min(off, ENDLESS) <= allowed.exact.error * (1 + 1e-6)
         exact_abs, right = decided.max_abs, found.differs and not decided.differs and same
+    if right:
+        found = found._replace(outside=0, why="")
     return Comparison(
         **common,
-        verdict="differs" if found.differs and not right else "agrees",
-        why="" if right else found.why,
-        max_abs=found.max_abs,
-        max_rel=found.max_rel,
+        **found._asdict(),
+        verdict="differs" if found.differs else "agrees",
         different=different,
-        outside=0 if right else found.outside,
         exact_abs=exact_abs,
         right=right,
     )

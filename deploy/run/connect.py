@@ -54,7 +54,16 @@ def open_device(device: Device, deadline: Deadline = NEVER) -> Transport:
         from deploy.transport.local import LocalTransport
 
         return LocalTransport(device.name)
-    return open_adb(device, deadline) if device.transport == "adb" else _open_ssh(device, deadline)
+    if device.transport == "adb":
+        return open_adb(device, deadline)
+    from deploy.transport.base import MacTransport
+    from deploy.transport.ssh.transport import open_ssh
+    from deploy.transport.ssh.windows import VERSION, WindowsTransport
+
+    found = open_ssh(ssh_address(device), deadline)
+    if VERSION in found.server:
+        return WindowsTransport(found)
+    return MacTransport(found) if device.target.startswith("macos-") else found
 
 
 def open_adb(device: Device, deadline: Deadline = NEVER) -> AdbTransport:
@@ -111,17 +120,6 @@ def _listed(device: Device) -> bool:
         return True
 
 
-def _open_ssh(device: Device, deadline: Deadline) -> Transport:
-    from deploy.transport.base import MacTransport
-    from deploy.transport.ssh.transport import open_ssh
-    from deploy.transport.ssh.windows import VERSION, WindowsTransport
-
-    found = open_ssh(ssh_address(device), deadline)
-    if VERSION in found.server:
-        return WindowsTransport(found)
-    return MacTransport(found) if device.target.startswith("macos-") else found
-
-
 @dataclass(frozen=True)
 class Machine:
     """The device itself: what runs there needs nothing more."""
@@ -171,6 +169,7 @@ class EmulatedCpu(Machine):
         Of the CPU's features, those are named that every CPU of the target has: the kernels show what more it has.
         """
         from toolchains.compilers.libstdcxx import library
+        from toolchains.inspect.read_elf import newest_defined
 
         root = self._sysroot()
         changes: dict[str, object] = {
@@ -184,8 +183,8 @@ class EmulatedCpu(Machine):
                 "loaders": tuple(name for name in LOADERS if (root / name.lstrip("/")).exists()),
                 "libraries": tuple(name for name in wanted if library(root, self.target, name).exists()),
                 "libc": "glibc",
-                "glibc": self._newest(root, "libc.so.6", "GLIBC"),
-                "glibcxx": self._newest(root, "libstdc++.so.6", "GLIBCXX"),
+                "glibc": newest_defined(library(root, self.target, "libc.so.6"), "GLIBC"),
+                "glibcxx": newest_defined(library(root, self.target, "libstdc++.so.6"), "GLIBCXX"),
             }
         return facts.model_copy(update=changes)
 
@@ -205,13 +204,6 @@ class EmulatedCpu(Machine):
         from toolchains.compilers.libstdcxx import sysroot
 
         return sysroot(self.target) if self.target.libc == "glibc" else None
-
-    def _newest(self, root: Path, name: str, family: str) -> str:
-        """The newest version of the symbols of ``family`` that the library defines."""
-        from toolchains.compilers.libstdcxx import library
-        from toolchains.inspect.read_elf import newest_defined
-
-        return newest_defined(library(root, self.target, name), family)
 
 
 @dataclass(frozen=True)

@@ -172,13 +172,11 @@ def check(executable: Path, needs: Needs | None, facts: DeviceFacts, name: str) 
 def _upload(store: Store, blobs: dict[str, Blob], deadline: Deadline) -> int:
     names = [f"store/{blob.sha256}" for blob in blobs.values()]
     survey = store.open(names, deadline, wait=deadline.left(), make=True) or Survey()
-    if survey.stale:
-        store.discard(survey.stale, deadline)
+    store.discard(survey.stale, deadline)
     there = [f"store/{blob.sha256}" for blob in blobs.values() if survey.has(f"store/{blob.sha256}", blob)]
     # A run links its files, which changes their looks: their digests are computed each time.
     whole = {digest for digest, _ in store.verify(there, deadline).values()} if there else set()
     missing = {blob.sha256: blob for blob in blobs.values() if blob.sha256 not in whole}
-    if missing:
-        store.upload(missing.values(), lambda _: None, deadline)
+    store.upload(missing.values(), lambda _: None, deadline)
     store.arrange(f"runs/{store.owner}", blobs, deadline)
     return sum(blob.size for blob in missing.values())

@@ -6,6 +6,7 @@ so it is kept by their digests.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -124,10 +125,8 @@ def describe(bundle: Bundle, program: Path, sha256: str) -> ProgramNeeds:
         ProgramError: the engine cannot read it: truncated, damaged, another version.
     """
     kept = cache_dir("describe") / f"{sha256}-{bundle_digest(bundle)[:16]}.json"
-    try:
+    with contextlib.suppress(OSError, JsonError):  # not kept, or not readable any more: run the runner
         return validated(ProgramNeeds, parse_json(kept.read_bytes(), limit=RESULT_LIMIT))
-    except (OSError, JsonError):
-        pass  # not kept, or not readable any more: run the runner
     try:
         runner = runner_here(bundle)
     except (NotSupportedError, HostError, ConfigError) as error:

@@ -69,6 +69,8 @@ def check(
     planned = described.planned_bytes if described else 0
     space, memory = space_needed(upload_bytes, output_bytes), program_bytes + planned + _RUNNER_MEMORY
     free, available = facts.free, facts.memory_available
+    long = any(method.name in ("get_max_context_len", "get_max_seq_len") for method in needs.methods)
+    smaller = "the model exported with a shorter context: --options context=256" if long else "a smaller model"
     full = _finding(
         "free space", amount(space), "" if free is None else amount(free), None if free is None else free >= space,
         f"free some space on the device, or remove {facts.root} there",
@@ -78,7 +80,7 @@ def check(
         full.model_copy(update={"error": "device-full"}),
         _finding(
             "memory", amount(memory), amount(available) if available else "",
-            available >= memory if available else None, f"end other programs on the device, or {_smaller(needs)}",
+            available >= memory if available else None, f"end other programs on the device, or {smaller}",
         ),
         *_program(bundle, needs, method),
     ]  # fmt: skip
@@ -144,13 +146,6 @@ def _float_abi(facts: DeviceFacts) -> str:
 def space_needed(upload_bytes: int, output_bytes: int = 0) -> int:
     """Bytes that must be free on the device for an upload, and for outputs (0 where nobody knows their size)."""
     return upload_bytes + output_bytes + (_MARGIN if upload_bytes else 0)
-
-
-def _smaller(needs: ProgramNeeds) -> str:
-    """What takes less memory than the program does."""
-    if any(method.name in ("get_max_context_len", "get_max_seq_len") for method in needs.methods):
-        return "the model exported with a shorter context: --options context=256"
-    return "a smaller model"
 
 
 def _program(bundle: Bundle, needs: ProgramNeeds, method: str) -> list[Finding]:

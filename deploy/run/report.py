@@ -207,12 +207,7 @@ class ConsoleListener:
             self._steps[event.step] = console.begin(event.text, key, announce=False)
         elif event.kind == "progress" and event.step in self._steps:
             self._steps[event.step].bytes(event.done, event.total)
-        elif event.kind in {"end", "fail"}:
-            self._end(event)
-
-    def _end(self, event: Event) -> None:
-        step = self._steps.pop(event.step, None)
-        if step is not None:
+        elif event.kind in {"end", "fail"} and (step := self._steps.pop(event.step, None)) is not None:
             step.outcome = event.text
             step.end(ok=event.kind == "end")
         elif event.kind == "end" and event.text:

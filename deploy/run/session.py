@@ -133,11 +133,6 @@ class Session:
             survey = self._verified(store, voucher, survey)
         return facts, found, survey, voucher
 
-    def _words(self, store: Store, argv: Sequence[str]) -> list[str]:
-        """The command for a run of the runner; ``argv`` begins with its path below the bundle."""
-        words = [store.path(f"{self.home}/{argv[0]}"), *argv[1:]]
-        return self.machine.argv(words, store.root, store.run_folder, self.bundle.manifest.needs)
-
     def _ask(self, store: Store, settings: Settings) -> tuple[DeviceFacts, Survey | None]:
         """Probe, lock and survey the device; usually in one round trip."""
         with self.steps.step("probe", "probing the device"):
@@ -187,7 +182,8 @@ class Session:
                 by = who or "another deploy"
                 step.note(f"{self.device.name} is in use by {by}: waiting up to {settings.wait:.0f} s")
 
-            survey = store.open(self._names(), patience, wait=settings.wait, make=make, waiting=waiting)
+            names = [*self._folders(), *(f"store/{blob.sha256}" for blob in self._blobs())]
+            survey = store.open(names, patience, wait=settings.wait, make=make, waiting=waiting)
             waited = time.monotonic() - begun
         if waited > _PATIENCE:
             self.deadline = self.deadline.later(waited)
@@ -212,7 +208,7 @@ class Session:
     def _collect(self, store: Store, max_bytes: float) -> None:
         in_use = {self.digest, self.job.digest, *(blob.sha256 for blob in self._blobs())}
         days = self.device.store_days
-        gc.collect(self.transport, store, self.deadline, max_bytes=max_bytes, max_days=days, in_use=in_use)
+        gc.collect(store, self.deadline, max_bytes=max_bytes, max_days=days, in_use=in_use)
 
     def _settle(self, store: Store, survey: Survey, grown: bool) -> None:
         """After a good run: make the bundle the current one, and shrink a store that grew above its limits."""
@@ -234,9 +230,6 @@ class Session:
         """Those of the bundle and the program, each with a slash."""
         paths = (f"{folder}/{path}" for folder, files in self._files().items() for path in files)
         return list(dict.fromkeys(path.rpartition("/")[0] + "/" for path in paths))
-
-    def _names(self) -> list[str]:
-        return [*self._folders(), *(f"store/{blob.sha256}" for blob in self._blobs())]
 
     def _has_folder(self, survey: Survey, folder: str) -> bool:
         """Whether the device has all files of ``folder`` already."""
@@ -265,14 +258,13 @@ class Session:
         return found
 
     def _upload(self, store: Store, voucher: Voucher, survey: Survey, missing: Sequence[Blob]) -> Upload:
-        total, resumed = sum(blob.size for blob in missing), 0
+        total = sum(blob.size for blob in missing)
         everything = {blob.sha256: blob.size for blob in self._blobs()}
         self.moved |= {blob.sha256: blob for blob in missing}
         present = {digest: size for digest, size in everything.items() if digest not in self.moved}
         text = f"uploading {counted(len(missing), 'file')} to {self.device.name}" if missing else ""
         with self.steps.step("upload", text) as step:
-            if missing:
-                resumed = store.upload(missing, step.counter(total), self.deadline)
+            resumed = store.upload(missing, step.counter(total), self.deadline)
             for blob in missing:
                 voucher.by_device(blob)
             for folder, files in self._files().items():
@@ -336,7 +328,9 @@ class Session:
 
     def _run(self, store: Store, settings: Settings, case: Sized) -> runner.RunnerResult:
         cache = [f"--weights_cache={store.path(self.cache)}"] if self.cache else []
-        argv = self._argv(settings, case, runner_in(self.bundle.path), f"../../{self.program}/", cache)
+        program = store.path(f"{self.home}/{runner_in(self.bundle.path)}")
+        argv = self._argv(settings, case, program, f"../../{self.program}/", cache)
+        argv = self.machine.argv(argv, store.root, store.run_folder, self.bundle.manifest.needs)
         cooled, name = 0.0, self.device.name
         if settings.cooldown:
             with self.steps.step("cool down", f"waiting for {name} to cool down") as step:
@@ -346,7 +340,7 @@ class Session:
             files = conditions.Files(store.path(self.program), store.owner, _SMALL)
             done = run(
                 self.transport,
-                conditions.wrapped(self._words(store, argv), settings.cpu_affinity, files),
+                conditions.wrapped(argv, settings.cpu_affinity, files),
                 cwd=store.run_folder,
                 pidfile=store.pidfile,
                 deadline=self.deadline,

@@ -10,9 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
-from deploy.scripts import script
-from deploy.store.store import Store, on_device
-from deploy.transport.base import Transport
+from deploy.store.store import Store
 from deploy.transport.deadline import Deadline
 from deploy.transport.hearing import natural
 
@@ -125,10 +123,9 @@ def _model(name: str) -> str:
     return name.partition(".")[0]
 
 
-def listed(transport: Transport, store: Store, deadline: Deadline) -> Listing:
+def listed(store: Store, deadline: Deadline) -> Listing:
     """The store as it is now."""
-    done = on_device(transport, script("listing"), [store.root], deadline, "listing the store")
-    return parse(done.text.splitlines())
+    return parse(store.command("listing", (), deadline, "listing the store").text.splitlines())
 
 
 @dataclass(frozen=True)
@@ -143,16 +140,10 @@ class Collected:
 
 
 def collect(
-    transport: Transport,
-    store: Store,
-    deadline: Deadline,
-    *,
-    max_bytes: float,
-    max_days: float,
-    in_use: Collection[str] = (),
+    store: Store, deadline: Deadline, *, max_bytes: float, max_days: float, in_use: Collection[str] = ()
 ) -> Collected:
     """List, decide, remove; the session holds the lock. See `plan` for the arguments."""
-    listing = listed(transport, store, deadline)
+    listing = listed(store, deadline)
     names = plan(listing, max_bytes=max_bytes, max_days=max_days, in_use=in_use)
     # Folders go before the blobs that only they use: after an interruption every folder is still complete.
     names.sort(key=lambda name: name.startswith("store/"))

@@ -11,20 +11,18 @@ from __future__ import annotations
 import contextlib
 import getpass
 import os
-import random
 import re
 import secrets
 import shlex
 import socket
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from core.errors import DeviceBusyError, DeviceFullError, SlipwayError, TransferError, UnreachableError
+from core.errors import DeviceFullError, SlipwayError, TransferError, UnreachableError
 from core.files import sha256_bytes
 from core.plain import one_line, says
-from deploy.devices.probe import END, new_id, parse, refusal
+from deploy.devices.probe import END, parse, refusal
 from deploy.scripts import script
 from deploy.transport.base import Channel, Transport, is_full
 from deploy.transport.deadline import Deadline
@@ -71,37 +69,6 @@ class DeviceLock:
     def held(self) -> bool:
         """Whether it was acquired and not yet given back."""
         return self._channel is not None
-
-    def acquire(
-        self,
-        names: Sequence[str],
-        deadline: Deadline,
-        *,
-        wait: float = 0.0,
-        make: bool = False,
-        waiting: Callable[[str], None] | None = None,
-    ) -> Answer:
-        """Take the lock, waiting up to ``wait`` seconds for its holder's end; ``acquired``, or ``absent``.
-
-        Args:
-            names: paths below the root for the survey that comes with the lock.
-            make: make the root if it is missing; otherwise the answer is ``absent`` then.
-            waiting: called once with the lock's holder, if the lock is held.
-
-        Raises:
-            DeviceBusyError: another session still holds it. RootError: the root is not ours. UnreachableError,
-            TransferError, DeviceFullError.
-        """
-        patience, pause = Deadline.after(wait), 0.4
-        while (answer := self.attempt(names, deadline, make=make)).kind == "busy":
-            if patience.over or deadline.over:
-                raise self._busy(answer.who, wait)
-            if waiting is not None:
-                waiting(answer.who)
-                waiting = None
-            time.sleep(min(patience.left(pause), deadline.left()) * random.uniform(0.7, 1.0))  # noqa: S311 - not a secret
-            pause = min(pause * 1.6, 5.0)
-        return answer
 
     def fits(self, names: Sequence[str], question: Sequence[str]) -> bool:
         """Whether the device accepts a command as long as that of `attempt` with a question."""
@@ -176,7 +143,7 @@ class DeviceLock:
 
     def _words(self, names: Sequence[str], make: bool, question: Sequence[str]) -> list[str]:
         text, first = (script("open"), question) if question else (script("lock"), [self.root])
-        own = [self._owner, signature(), str(STALE), "yes" if make else "no", new_id()]
+        own = [self._owner, signature(), str(STALE), "yes" if make else "no", secrets.token_hex(16)]
         return ["sh", "-c", text, "slipway", *first, *own, *names]
 
     def _read(self, channel: Channel, deadline: Deadline, doing: str, with_probe: bool) -> Answer:
@@ -229,15 +196,6 @@ class DeviceLock:
         if self._channel is not None:
             self._channel.close()
         self._channel = None
-
-    def _busy(self, who: str, wait: float) -> DeviceBusyError:
-        by = who or "another deploy"
-        return DeviceBusyError(
-            f"{self._transport.name} is in use by {by}.",
-            f"waited for {wait:.0f} s" if wait else "one deploy at a time may use a device",
-            "a longer INVOKE_SLIPWAY_WAIT=SECONDS, for devices.run INVOKE_SLIPWAY_TIMEOUT=SECONDS",
-            (by,),
-        )
 
 
 def trouble(name: str, doing: str, root: str, code: int, said: str) -> SlipwayError:

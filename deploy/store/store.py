@@ -20,15 +20,17 @@ knows what is not its own. The store is used under the device's lock.
 
 from __future__ import annotations
 
+import random
 import re
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core.errors import DeadlineError, TransferError
+from core.errors import DeadlineError, DeviceBusyError, TransferError
 from core.files import sha256_file
 from deploy.devices.probe import arguments, parse, probe
 from deploy.scripts import script
@@ -106,7 +108,7 @@ class Store(AbstractContextManager["Store"]):
     """The folder ``root`` on the device behind ``transport``, for one session."""
 
     def __init__(self, transport: Transport, root: str) -> None:
-        self._transport = transport
+        self.transport = transport
         self.owner = new_owner()
         self.lock = DeviceLock(transport, root, self.owner)
         self._left: tuple[str, ...] = ()
@@ -153,7 +155,7 @@ class Store(AbstractContextManager["Store"]):
             facts = parse(answer.probed)
             self.lock.root = facts.root
         else:  # one trip more
-            facts = probe(self._transport, self.root, needs, deadline)
+            facts = probe(self.transport, self.root, needs, deadline)
             self.lock.root = facts.root
             answer = self.lock.attempt(first, deadline)
         found = self._completed(self._parse(answer.lines), others, deadline) if answer.kind == "acquired" else None
@@ -177,22 +179,40 @@ class Store(AbstractContextManager["Store"]):
     ) -> Survey | None:
         """Lock the device for this session and list the files that it has, in one round trip.
 
+        Args:
+            make: make the root if it is missing.
+            waiting: called once with the lock's holder, if the lock is held.
+
         Returns:
             ``None`` if the root does not exist yet (and ``make`` is not set); then nothing was touched.
 
         Raises:
             DeviceBusyError: another session holds the device for longer than ``wait`` seconds.
-            RootError: the root is not ours.
+            RootError: the root is not ours. UnreachableError, TransferError, DeviceFullError.
         """
         first, *others = _pieces([name] for name in names) or [[]]
-        answer = self.lock.acquire(first, deadline, wait=wait, make=make, waiting=waiting)
+        patience, pause = Deadline.after(wait), 0.4
+        while (answer := self.lock.attempt(first, deadline, make=make)).kind == "busy":
+            if patience.over or deadline.over:
+                by = answer.who or "another deploy"
+                raise DeviceBusyError(
+                    f"{self.transport.name} is in use by {by}.",
+                    f"waited for {wait:.0f} s" if wait else "one deploy at a time may use a device",
+                    "a longer INVOKE_SLIPWAY_WAIT=SECONDS, for devices.run INVOKE_SLIPWAY_TIMEOUT=SECONDS",
+                    (by,),
+                )
+            if waiting is not None:
+                waiting(answer.who)
+                waiting = None
+            time.sleep(min(patience.left(pause), deadline.left()) * random.uniform(0.7, 1.0))  # noqa: S311 - not a secret
+            pause = min(pause * 1.6, 5.0)
         return None if answer.kind == "absent" else self._completed(self._parse(answer.lines), others, deadline)
 
     def survey(self, names: Iterable[str], deadline: Deadline) -> Survey:
         """The survey of those of ``names`` (below the root) that exist."""
         lines: list[str] = []
         for words in _pieces([name] for name in names) or [[]]:
-            lines += self._script(script("survey"), words, deadline, "listing the device's files").text.splitlines()
+            lines += self.command("survey", words, deadline, "listing the device's files").text.splitlines()
         return self._parse(lines)
 
     def _parse(self, lines: Iterable[str]) -> Survey:
@@ -215,7 +235,7 @@ class Store(AbstractContextManager["Store"]):
     def discard(self, names: Iterable[str], deadline: Deadline) -> None:
         """Remove files and folders below the root; of run folders, the processes first."""
         for words in _pieces([name] for name in names):
-            self._script(script("discard"), words, deadline, "cleaning up")
+            self.command("discard", words, deadline, "cleaning up")
 
     def upload(self, blobs: Iterable[Blob], progress: Callable[[int], None], deadline: Deadline) -> int:
         """Put ``blobs`` into the store, which is open: temporary name, SHA-256 on the device, fsync, rename.
@@ -234,7 +254,7 @@ class Store(AbstractContextManager["Store"]):
             if offset:
                 progress(offset)
             if offset < blob.size or not offset:
-                self._transport.put(blob.source, self._part(blob), progress, deadline, offset)
+                self.transport.put(blob.source, self._part(blob), progress, deadline, offset)
             batch.append(blob)
             if sum(each.size for each in batch) >= BATCH:
                 self._commit(batch, deadline)
@@ -250,7 +270,7 @@ class Store(AbstractContextManager["Store"]):
         begun: dict[str, int] = {}
         wrong: list[str] = []
         for words in _pieces([blob.sha256, str(blob.size)] for blob in resumable.values()):
-            done = self._script(script("resume"), [self.owner, *words], deadline, "looking for interrupted uploads")
+            done = self.command("resume", [self.owner, *words], deadline, "looking for interrupted uploads")
             for line in done.text.splitlines():
                 sha256, number, digest = (line.split() + ["", "", ""])[:3]
                 begins = natural(number)
@@ -260,8 +280,7 @@ class Store(AbstractContextManager["Store"]):
                         begun[sha256] = size
                     else:
                         wrong.append(f"incoming/{sha256}.{self.owner}.part")
-        if wrong:  # a file is created anew, never overwritten
-            self.discard(wrong, deadline)
+        self.discard(wrong, deadline)  # a file is created anew, never overwritten
         return begun
 
     def arrange(self, folder: str, files: Mapping[str, Blob], deadline: Deadline) -> dict[str, Look]:
@@ -275,7 +294,7 @@ class Store(AbstractContextManager["Store"]):
         for index, words in enumerate(pieces):
             ends = ["yes" if index == 0 else "no", "yes" if index == len(pieces) - 1 else "no"]
             doing = f"arranging {folder.partition('/')[0]}"
-            done = self._script(script("arrange"), [folder, temporary, *ends, *words], deadline, doing)
+            done = self.command("arrange", [folder, temporary, *ends, *words], deadline, doing)
         return _looks(done.text.splitlines()) if pieces else {}
 
     def verify(self, names: Iterable[str], deadline: Deadline) -> dict[str, tuple[str, Look]]:
@@ -286,7 +305,7 @@ class Store(AbstractContextManager["Store"]):
         """
         found: dict[str, tuple[str, Look]] = {}
         for words in _pieces([name] for name in names):
-            lines = self._script(script("verify"), words, deadline, "computing digests").text.splitlines()
+            lines = self.command("verify", words, deadline, "computing digests").text.splitlines()
             looks = _looks(lines)
             for line in lines:
                 kind, _, rest = line.partition(" ")
@@ -300,12 +319,12 @@ class Store(AbstractContextManager["Store"]):
     def _fetched_digest(self, name: str, size: int, deadline: Deadline) -> str:
         with tempfile.TemporaryDirectory() as folder:
             local = Path(folder) / "file"
-            self._transport.get(self.path(name), local, size + 1, deadline)
+            self.transport.get(self.path(name), local, size + 1, deadline)
             return sha256_file(local)
 
     def flip(self, key: str, digest: str, deadline: Deadline) -> None:
         """Let ``current/<key>`` be the bundle ``digest``, and ``previous/<key>`` the one that it was."""
-        self._script(script("flip"), [key, digest], deadline, "pointing to the bundle")
+        self.command("flip", [key, digest], deadline, "pointing to the bundle")
 
     def _part(self, blob: Blob) -> str:
         return f"{self.root}/incoming/{blob.sha256}.{self.owner}.part"
@@ -314,7 +333,7 @@ class Store(AbstractContextManager["Store"]):
         self.lock.check()
         answers: dict[str, str] = {}
         for words in _pieces([blob.sha256, blob.mode] for blob in blobs):
-            done = self._script(script("commit"), [self.owner, "no", *words], deadline, "verifying the upload")
+            done = self.command("commit", [self.owner, "no", *words], deadline, "verifying the upload")
             answers.update(line.rpartition(" ")[::2] for line in done.text.splitlines())
         unable = [blob for blob in blobs if answers.get(blob.sha256) == "unable"]
         answers.update(self._read_back(unable, deadline))
@@ -322,7 +341,7 @@ class Store(AbstractContextManager["Store"]):
             got = answers.get(blob.sha256, "nothing")
             if got != blob.sha256:
                 raise TransferError(
-                    f"{blob.source.name} arrived damaged on {self._transport.name}: SHA-256 {got[:16]}…, "
+                    f"{blob.source.name} arrived damaged on {self.transport.name}: SHA-256 {got[:16]}…, "
                     f"not {blob.sha256[:16]}….",
                     "the file changed on the way, while it was read, or on a failing disk; it was not kept",
                     "the same command again",
@@ -335,34 +354,23 @@ class Store(AbstractContextManager["Store"]):
         answers = {blob.sha256: self._fetched_digest(parts[blob.sha256], blob.size, deadline) for blob in blobs}
         good = [blob for blob in blobs if answers[blob.sha256] == blob.sha256]
         for words in _pieces([blob.sha256, blob.mode] for blob in good):
-            self._script(script("commit"), [self.owner, "yes", *words], deadline, "naming what was verified")
-        bad = [parts[blob.sha256] for blob in blobs if blob not in good]
-        if bad:
-            self.discard(bad, deadline)
+            self.command("commit", [self.owner, "yes", *words], deadline, "naming what was verified")
+        self.discard([parts[blob.sha256] for blob in blobs if blob not in good], deadline)
         return answers
 
-    def _script(self, script: str, words: Iterable[str], deadline: Deadline, doing: str) -> Completed:
-        return on_device(self._transport, script, [self.root, *words], deadline, doing)
+    def command(self, name: str, words: Iterable[str], deadline: Deadline, doing: str) -> Completed:
+        """Run a command of `deploy.scripts`; the root comes before its ``words``.
 
-
-def on_device(transport: Transport, script: str, words: Sequence[str], deadline: Deadline, doing: str) -> Completed:
-    """Run one of ``deploy/scripts``; ``words`` begin with the store's root.
-
-    Raises:
-        DeviceFullError, TransferError: the script failed.
-        UnreachableError, DeadlineError: see `deploy.transport.base.run`.
-    """
-    done = run(
-        transport,
-        ["sh", "-c", script, "slipway", *words],
-        deadline=deadline,
-        check=False,
-        doing=f"{doing} on {transport.name}",
-        most=LISTING,
-    )
-    if done.code == 0:
+        Raises:
+            DeviceFullError, TransferError: the script failed.
+            UnreachableError, DeadlineError: see `deploy.transport.base.run`.
+        """
+        there = self.transport.name
+        argv = ["sh", "-c", script(name), "slipway", self.root, *words]
+        done = run(self.transport, argv, deadline=deadline, check=False, doing=f"{doing} on {there}", most=LISTING)
+        if done.code != 0:
+            raise trouble(there, doing, self.root, done.code, done.message)
         return done
-    raise trouble(transport.name, doing, words[0], done.code, done.message)
 
 
 def _looks(lines: Iterable[str]) -> dict[str, Look]:

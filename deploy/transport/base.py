@@ -128,27 +128,24 @@ class Transport(Protocol):
         doing = f"uploading {local.name} to {self.name}"
         deadline.check(doing)
         text = 'exec cat >>"$1"' if offset else 'set -C; exec cat >"$1"'
-        channel = self.start(["sh", "-c", text, "slipway", remote], deadline)
-        channel.heard.doing = doing
         code, lost = None, None
-        try:
-            with local.open("rb") as source:
-                source.seek(offset)
-                while code is None and (piece := source.read(PIECE)):
-                    deadline.check(doing)
-                    try:
-                        channel.send(piece, deadline.left(_SILENCE))
-                    except OSError as error:
-                        lost = error  # the command's end says why, or the deadline
-                        break
-                    progress(len(piece))
-                    code = channel.pump(0)
+        started = self.start(["sh", "-c", text, "slipway", remote], deadline)
+        with contextlib.closing(started) as channel, local.open("rb") as source:
+            channel.heard.doing = doing
+            source.seek(offset)
+            while code is None and (piece := source.read(PIECE)):
+                deadline.check(doing)
+                try:
+                    channel.send(piece, deadline.left(_SILENCE))
+                except OSError as error:
+                    lost = error  # the command's end says why, or the deadline
+                    break
+                progress(len(piece))
+                code = channel.pump(0)
             if code is None:
                 channel.end_input()
                 code = finished(channel, (), deadline).code
             said = Completed((), code, b"", bytes(channel.heard.stderr))
-        finally:
-            channel.close()
         if said.code != 0:
             raise refusal(self.name, local.name, remote, said.message)
         if lost is not None:
@@ -166,12 +163,9 @@ class Transport(Protocol):
         # A pipe of that name would keep `cat` waiting there for ever, connection or not.
         text = 'if [ -f "$1" ]; then exec cat <"$1"; else echo no ordinary file >&2; exit 1; fi'
         with receiving(local, limit, self.name) as take:
-            channel = self.start(["sh", "-c", text, "slipway", remote], deadline)
-            channel.heard.doing = doing
-            try:
+            with contextlib.closing(self.start(["sh", "-c", text, "slipway", remote], deadline)) as channel:
+                channel.heard.doing = doing
                 done = finished(channel, ("cat",), deadline, take, keep=False)
-            finally:
-                channel.close()
             if done.code != 0:
                 raise refusal(self.name, local.name, remote, done.message)
 
@@ -279,16 +273,14 @@ def run(
     doing = doing or f"running {words[0]}"
     deadline.check(doing)
     what = supervised(words, seconds=deadline.left(), cwd=cwd, env=env, pidfile=pidfile)
-    channel = transport.start(what, deadline)
-    channel.heard.limit, channel.heard.doing = most or MAX_OUTPUT, doing
-    try:
-        done = finished(channel, words, deadline, hear)
-    except BaseException:
-        with uninterrupted():
-            _end(transport, channel)
-        raise
-    finally:
-        channel.close()
+    with contextlib.closing(transport.start(what, deadline)) as channel:
+        channel.heard.limit, channel.heard.doing = most or MAX_OUTPUT, doing
+        try:
+            done = finished(channel, words, deadline, hear)
+        except BaseException:
+            with uninterrupted():
+                _end(transport, channel)
+            raise
     if check and done.code != 0:
         raise RunError(
             f"{transport.name} failed while {doing} (exit {done.code}).",

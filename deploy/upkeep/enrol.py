@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -64,7 +65,8 @@ def add(adb: str = "", ssh: str = "", name: str = "") -> Added:
         facts = _facts(transport, device_root(shown))
     if serial:
         table["serial"] = serial
-    table = {"title": _title(facts), **table, "target": choose_target(facts)}
+    about = (facts.board or facts.hostname, f"Android {facts.android}" if facts.android else facts.cpu)
+    table = {"title": ", ".join(filter(None, about)), **table, "target": choose_target(facts)}
     return Added(_write(name or _name(facts, table), table), facts, user_file())
 
 
@@ -86,11 +88,6 @@ def _ssh_table(address: str) -> dict[str, Any]:
         raise UsageError(f"{address!r} is not an address.", str(error), f"./inv devices.add --ssh {FORM}") from None
     table = {"transport": "ssh", "host": at.host, "port": at.port, "user": at.user}
     return {key: value for key, value in table.items() if value}
-
-
-def _title(facts: DeviceFacts) -> str:
-    what = facts.board or facts.hostname
-    return ", ".join(filter(None, (what, f"Android {facts.android}" if facts.android else facts.cpu)))
 
 
 def _name(facts: DeviceFacts, table: dict[str, Any]) -> str:
@@ -141,10 +138,8 @@ def _offered(address: Address) -> paramiko.PKey:
         connection = greeted(address, Deadline.after(_ANSWER_SECONDS))
     except LOST as error:
         raise not_ssh(address, error) from error
-    try:
+    with contextlib.closing(connection):
         return connection.transport.get_remote_server_key()
-    finally:
-        connection.close()
 
 
 def device_of(name: str) -> Device:

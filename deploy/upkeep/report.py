@@ -139,7 +139,7 @@ def _state(device: Device, attached: list[Seen]) -> tuple[str, str]:
         from deploy.virtual.machines import HOST, status
 
         now = status(device.virtual)
-        return str(now), f"{HOST}:{now.port}" if now.running else ""
+        return str(now), f"{HOST}:{now.port}" if now.port else ""
     if device.transport == "adb" and not device.source:
         if not device.serial:
             return ", ".join(sorted({seen.state for seen in attached})) or "not asked", ""

@@ -18,7 +18,6 @@ from deploy.store import gc
 from deploy.store.gc import Collected
 from deploy.store.store import Look, Store, Survey
 from deploy.store.vouch import Records
-from deploy.transport.base import Transport
 from deploy.transport.deadline import Deadline
 
 _WAIT = 60.0
@@ -58,18 +57,18 @@ class Checked:
             )
 
 
-def rollback_bundle(transport: Transport, store: Store, key: str, deadline: Deadline) -> Rolled:
+def rollback_bundle(store: Store, key: str, deadline: Deadline) -> Rolled:
     """Let ``current/<key>`` be what ``previous/<key>`` is, after the device verified every file of it.
 
     Raises:
         ConfigError: there is no previous bundle. BundleError: it is damaged.
     """
-    listing = gc.listed(transport, store, deadline)
+    listing, device = gc.listed(store, deadline), store.transport.name
     now, before = (listing.links.get(f"{link}/{key}", "") for link in ("current", "previous"))
-    again = f"./inv deploy --device {transport.name}"
+    again = f"./inv deploy --device {device}"
     if before in ("", now):
         raise ConfigError(
-            f"{transport.name} keeps no bundle before the current one of {key}.",
+            f"{device} keeps no bundle before the current one of {key}.",
             "only one was ever deployed there, or the one before was removed",
             again,
         )
@@ -78,7 +77,7 @@ def rollback_bundle(transport: Transport, store: Store, key: str, deadline: Dead
     damaged = [path for path, sha256 in files.items() if path not in found or found[path][0] != sha256]
     if damaged or not files:
         raise BundleError(
-            f"The bundle before the current one of {key} is damaged on {transport.name}; nothing was changed.",
+            f"The bundle before the current one of {key} is damaged on {device}; nothing was changed.",
             ", ".join(damaged) or "it has no manifest",
             again,
         )
@@ -87,7 +86,7 @@ def rollback_bundle(transport: Transport, store: Store, key: str, deadline: Dead
 
 
 @contextmanager
-def _opened(device: Device) -> Iterator[tuple[Transport, Store, Survey, Deadline]]:
+def _opened(device: Device) -> Iterator[tuple[Store, Survey, Deadline]]:
     """The device's store, locked.
 
     Raises:
@@ -105,7 +104,7 @@ def _opened(device: Device) -> Iterator[tuple[Transport, Store, Survey, Deadline
                     "nothing was deployed there yet",
                     f"./inv deploy --device {device.name}",
                 )
-            yield transport, store, survey, Deadline.after(device.timeout)
+            yield store, survey, Deadline.after(device.timeout)
 
 
 def rollback(device: Device, bundle: str = "") -> Rolled:
@@ -114,7 +113,7 @@ def rollback(device: Device, bundle: str = "") -> Rolled:
     Raises:
         ConfigError: nothing to go back to, or several that could be meant. BundleError: it is damaged.
     """
-    with _opened(device) as (transport, store, survey, deadline):
+    with _opened(device) as (store, survey, deadline):
         keys = [key for key in survey.current if bundle in ("", key)]
         if len(keys) != 1:
             raise ConfigError(
@@ -123,7 +122,7 @@ def rollback(device: Device, bundle: str = "") -> Rolled:
                 f"./inv devices.rollback {device.name} --bundle {min(survey.current, default='NAME')}",
                 sorted(survey.current),
             )
-        return rollback_bundle(transport, store, keys[0], deadline)
+        return rollback_bundle(store, keys[0], deadline)
 
 
 def verify(device: Device) -> Checked:
@@ -134,8 +133,8 @@ def verify(device: Device) -> Checked:
     Raises:
         ConfigError: there is no store. DeviceBusyError: others use it. SlipwayError: what connecting raises.
     """
-    with _opened(device) as (transport, store, _, deadline):
-        listing = gc.listed(transport, store, deadline)
+    with _opened(device) as (store, _, deadline):
+        listing = gc.listed(store, deadline)
         blobs = {f"store/{name}": name for name in listing.blobs if re.fullmatch(r"[0-9a-f]{64}", name)}
         expected = {**blobs, **listing.files}
         looks = store.survey(expected, deadline).looks
@@ -161,12 +160,7 @@ def verify(device: Device) -> Checked:
 
 def collect(device: Device, days: float | None = None) -> Collected:
     """Remove files unused for ``days`` days (by default the device's own limit) and those above its size."""
-    with _opened(device) as (transport, store, survey, deadline):
+    with _opened(device) as (store, survey, deadline):
         store.discard(survey.stale, deadline)
-        return gc.collect(
-            transport,
-            store,
-            deadline,
-            max_bytes=device.store_gib * (1 << 30),
-            max_days=device.store_days if days is None else days,
-        )
+        max_days = device.store_days if days is None else days
+        return gc.collect(store, deadline, max_bytes=device.store_gib * (1 << 30), max_days=max_days)

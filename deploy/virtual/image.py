@@ -212,13 +212,8 @@ def load_order(required: Iterable[str], modules: Mapping[str, Path], builtin: fr
             )
         info = modinfo(read_module(file))
         before = [word for value in info.get("depends", []) for word in value.split(",") if word]
-        before += [
-            word
-            for value in info.get("softdep", [])
-            if value.startswith("pre:")
-            for word in value.partition("post:")[0].removeprefix("pre:").split()
-            if _plain(word) in modules
-        ]
+        soft = (value.partition("post:")[0] for value in info.get("softdep", []) if value.startswith("pre:"))
+        before += [word for value in soft for word in value.removeprefix("pre:").split() if _plain(word) in modules]
         for word in before:
             visit(_plain(word), name)
         order.append(file)

@@ -61,23 +61,10 @@ class Endpoint:
         return f"{self.host}:{self.port}"
 
 
-@dataclass(frozen=True)
-class Status:
-    """The state of a virtual device; ``str()`` of it is ``up``, ``booting`` or ``down``."""
-
-    running: bool
-    ready: bool = False
-    port: int = 0
-
-    def __str__(self) -> str:
-        return "down" if not self.running else "up" if self.ready else "booting"
-
-
-def status(name: str) -> Status:
+def status(name: str) -> State:
     """Whether ``name`` is up."""
     get_spec(name)
-    state = read_state(Folder.of(name))
-    return Status(running=False) if state is None else Status(True, state.ready, state.port)
+    return read_state(Folder.of(name)) or State(0, 0)
 
 
 def ensure(name: str) -> Endpoint:
@@ -221,19 +208,14 @@ def _launch(spec: Spec, files: Image, folder: Folder) -> None:
 
 def spawn_supervisor(folder: Folder) -> int:
     """Start the supervisor in a session of its own, so that a Ctrl-C meant for us does not reach it."""
-    log = os.open(folder.log, os.O_WRONLY | os.O_APPEND)
-    null = os.open(os.devnull, os.O_RDONLY)
-    try:
+    with folder.log.open("ab") as log, Path(os.devnull).open("rb") as null:
         return os.posix_spawn(
             sys.executable,
             [*own_module("deploy.virtual.supervisor"), str(folder.path)],
             lasting(),
-            file_actions=[(os.POSIX_SPAWN_DUP2, source, fd) for source, fd in ((null, 0), (log, 1), (log, 2))],
+            file_actions=[(os.POSIX_SPAWN_DUP2, file.fileno(), to) for file, to in ((null, 0), (log, 1), (log, 2))],
             setsid=True,
         )
-    finally:
-        os.close(log)
-        os.close(null)
 
 
 def gone(pid: int) -> bool:
@@ -252,7 +234,8 @@ def supervised(folder: Folder, seconds: float, answered: Callable[[State], bool]
     pid = spawn_supervisor(folder)
     end = time.monotonic() + seconds
     with contextlib.ExitStack() as failed:
-        failed.callback(_abandon, folder, pid)
+        failed.callback(folder.state.unlink, missing_ok=True)
+        failed.callback(_end_process, pid, lambda: not gone(pid))  # our child: its number is still its own
         while time.monotonic() < end and not gone(pid):
             state = read_state(folder)
             if state is not None and state.pid == pid and answered(state):
@@ -262,12 +245,6 @@ def supervised(folder: Folder, seconds: float, answered: Callable[[State], bool]
                 return state
             time.sleep(0.1)
         return "it ended" if gone(pid) else late
-
-
-def _abandon(folder: Folder, pid: int) -> None:
-    """End what `spawn_supervisor` started: it is our child, so its number is still its own."""
-    _end_process(pid, lambda: not gone(pid))
-    folder.state.unlink(missing_ok=True)
 
 
 _TAIL = 16 << 10

@@ -101,13 +101,16 @@ class Folder:
 
 @dataclass(frozen=True)
 class State:
-    """A machine that was started."""
+    """A machine that was started; ``str()`` of it is ``up``, ``booting`` or ``down``."""
 
     pid: int
-    """Its supervisor's; the machine does not outlive it."""
+    """Its supervisor's; the machine does not outlive it. 0: there is none."""
     port: int
     ready: bool = False
     """Its ssh server has answered once."""
+
+    def __str__(self) -> str:
+        return "down" if not self.pid else "up" if self.ready else "booting"
 
     def write(self, file: Path) -> None:
         """Store it."""

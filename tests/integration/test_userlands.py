@@ -109,16 +109,16 @@ def test_the_whole_protocol(transport: Transport, tmp_path: Path, blobs: list[Bl
         assert found.usage > 900_000
         assert found.left == ()
         assert (root / f"current/{KEY}/bin/a").stat().st_mode & 0o777 == 0o555
-        assert rollback_bundle(transport, store, KEY, soon()) == Rolled("0" * 64, "1" * 64)
+        assert rollback_bundle(store, KEY, soon()) == Rolled("0" * 64, "1" * 64)
         assert (root / f"current/{KEY}").readlink().name == "0" * 64
         (root / f"previous/{KEY}/lib/b c").unlink()
         with pytest.raises(BundleError, match="is damaged"):
-            rollback_bundle(transport, store, KEY, soon())
+            rollback_bundle(store, KEY, soon())
         assert (root / f"current/{KEY}").readlink().name == "0" * 64, "a damaged bundle is not gone back to"
-        done = gc.collect(transport, store, soon(), max_bytes=0, max_days=1)
+        done = gc.collect(store, soon(), max_bytes=0, max_days=1)
         assert (done.removed, done.left_files) == ((), 3)
         (root / f"previous/{KEY}").unlink()
-        done = gc.collect(transport, store, soon(), max_bytes=0, max_days=1)
+        done = gc.collect(store, soon(), max_bytes=0, max_days=1)
         assert set(done.removed) == {f"bundles/{'1' * 64}", f"store/{blobs[2].sha256}"}
         _run_in_one_trip(transport, store, blobs)
     with Store(transport, str(root)) as again:

@@ -43,7 +43,7 @@ def test_what_is_not_ours_is_not_ended(folder: Folder) -> None:
     with subprocess.Popen(["sleep", "60"]) as sleeper:
         State(sleeper.pid, 1, ready=True).write(folder.state)
         assert read_state(folder) is None
-        assert not virtual.status("pi").running
+        assert str(virtual.status("pi")) == "down"
         assert virtual.stop("pi") is False
         assert sleeper.poll() is None
         sleeper.kill()
@@ -127,7 +127,7 @@ def test_the_machine_dies_with_its_supervisor(folder: Folder) -> None:
         child.kill()
         child.wait()
         assert ended(lambda: alive(machine(folder)))
-        assert not virtual.status("pi").running
+        assert str(virtual.status("pi")) == "down"
         assert virtual.stop("pi") is False
 
 

@@ -27,9 +27,7 @@ def default_port() -> int:
     Raises:
         ConfigError: the environment's value is not a port.
     """
-    text = os.environ.get(PORT_VARIABLE, "")
-    if not text:
-        return DEFAULT_PORT
+    text = os.environ.get(PORT_VARIABLE) or str(DEFAULT_PORT)
     if not (text.isdigit() and 0 < int(text) < 65536):
         raise ConfigError(f"{PORT_VARIABLE}={text} is not a port.", "", f"unset {PORT_VARIABLE}")
     return int(text)

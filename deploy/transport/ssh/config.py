@@ -174,9 +174,9 @@ def user_config() -> paramiko.SSHConfig:
         ConfigError: it cannot be read.
     """
     file = Path("~/.ssh/config").expanduser()
-    if not file.is_file():
-        return paramiko.SSHConfig()
     config = paramiko.SSHConfig()
+    if not file.is_file():
+        return config
     try:
         config.parse(io.StringIO("\n".join(_lines(file, file.parent, 0)) + "\n"))
     except (OSError, paramiko.ConfigParseError, ValueError) as error:  # shlex and decoding raise the last

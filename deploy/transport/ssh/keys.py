@@ -96,7 +96,11 @@ def own_keys(address: Address) -> OwnKeys:
 
 def secret(prompt: str) -> str | None:
     """The user's answer, to the program that ``SSH_ASKPASS`` names or on the terminal; ``None`` if there is neither."""
-    return _from_askpass(prompt) or _from_terminal(prompt)
+    if (answer := _from_askpass(prompt)) or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return answer
+    import getpass
+
+    return getpass.getpass(f"{prompt} ", stream=sys.stderr) or None
 
 
 def _from_askpass(prompt: str) -> str | None:
@@ -112,16 +116,9 @@ def _from_askpass(prompt: str) -> str | None:
     return answer if done.returncode == 0 and answer else None
 
 
-def _from_terminal(prompt: str) -> str | None:
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return None
-    import getpass
-
-    return getpass.getpass(f"{prompt} ", stream=sys.stderr) or None
-
-
 REVOKED = "@revoked"
-_MARKERS = (REVOKED, "@cert-authority")
+_LINE = re.compile(r"\s*(?:(@revoked|@cert-authority)\s+|(?!@))(?!#)(\S+)\s+(\S+)\s+(\S+)")
+"""The marker, the names, the key's kind and the key; a comment may follow."""
 
 
 @dataclass(frozen=True)
@@ -139,16 +136,8 @@ class Line:
     @classmethod
     def parse(cls, text: str) -> Line | None:
         """``None`` for a comment, an empty line, or what cannot be read."""
-        words = text.split(None, 1)
-        marker = ""
-        if words and words[0].startswith("@"):
-            marker, words = words[0], words[1].split(None, 1) if len(words) > 1 else []
-            if marker not in _MARKERS:
-                return None
-        if len(words) < 2 or words[0].startswith("#"):
-            return None
-        parts = words[1].split(None, 2)
-        return cls(marker, words[0], parts[0], parts[1]) if len(parts) > 1 else None
+        found = _LINE.match(text)
+        return cls(found[1] or "", found[2], found[3], found[4]) if found else None
 
     @cached_property
     def key(self) -> paramiko.PKey | None:

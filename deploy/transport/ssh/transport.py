@@ -45,7 +45,7 @@ class Sessions:
     def __init__(self, first: Connection, again: Callable[[], Connection]) -> None:
         self._again = again
         self._all = [first]
-        self._pulses = [Pulse(first.transport)]
+        self._pulses = [pulse(first.transport)]
 
     @property
     def first(self) -> AuthTransport:
@@ -69,38 +69,33 @@ class Sessions:
             raise refused or EOFError("no session is granted")
         further = self._again()
         self._all.append(further)
-        self._pulses.append(Pulse(further.transport))
+        self._pulses.append(pulse(further.transport))
         return further.transport.open_session(timeout=seconds)
 
     def close(self) -> None:
         """Close all connections; commands still running lose their lifeline and end."""
-        for pulse in self._pulses:
-            pulse.stop()
+        for stop in self._pulses:
+            stop.set()
         for connection in reversed(self._all):
             with contextlib.suppress(*LOST):
                 connection.close()
 
 
-class Pulse:
-    """Sends keep-alive requests; closes a connection that does not answer them.
+def pulse(transport: AuthTransport) -> threading.Event:
+    """Send keep-alive requests until the returned event is set; close a connection that does not answer them.
 
     TCP alone does not notice a device behind a jump host that lost its power.
     """
+    stop = threading.Event()
 
-    def __init__(self, transport: AuthTransport) -> None:
-        self._transport = transport
-        self._stop = threading.Event()
-        threading.Thread(target=self._watch, name="ssh-pulse", daemon=True).start()
-
-    def stop(self) -> None:
-        self._stop.set()
-
-    def _watch(self) -> None:
-        transport = self._transport
-        while not self._stop.wait(PULSE) and transport.is_active():
+    def watch() -> None:
+        while not stop.wait(PULSE) and transport.is_active():
             # A refusal is an answer too; paramiko returns when the connection ends.
             with contextlib.suppress(*LOST), closed_after(transport, SILENCE):
                 transport.global_request("keepalive@openssh.com", wait=True)
+
+    threading.Thread(target=watch, name="ssh-pulse", daemon=True).start()
+    return stop
 
 
 _PATIENCE = 30.0

@@ -197,9 +197,6 @@ class WindowsTransport(SshTransport):
     def _called(
         self, line: str, deadline: Deadline, doing: str, hear: Callable[[bytes], None] = lambda _: None
     ) -> Completed:
-        channel = SshChannel(self._sessions, self.name, line, deadline)
-        channel.heard.limit, channel.heard.doing = RUN, doing
-        try:
+        with contextlib.closing(SshChannel(self._sessions, self.name, line, deadline)) as channel:
+            channel.heard.limit, channel.heard.doing = RUN, doing
             return finished(channel, (line,), deadline, hear)
-        finally:
-            channel.close()
