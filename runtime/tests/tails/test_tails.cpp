@@ -167,7 +167,7 @@ std::size_t turn(const std::vector<std::size_t>& list, std::size_t index) {
 }
 
 const std::vector<std::size_t> kSomeRows = {1, 2, 3, 5, 6, 7, 8, 11, 16, 17, 4};
-const std::vector<std::size_t> kSomeColumns = {17, 3, 64, 33, 8, 70, 1, 48, 15, 31, 66, 16, 2};
+const std::vector<std::size_t> kSomeColumns = {17, 3, 64, 33, 8, 70, 1, 97, 48, 15, 31, 66, 16, 2, 80};
 const std::vector<std::size_t> kSomeDepths = {7, 64, 33, 100, 4,  19, 32, 65, 130,
                                               8, 48, 1,  96,  12, 67, 16, 3};
 // Of more than one step of the kernels that take most at a time.
@@ -347,6 +347,10 @@ TEST("fully-connected layers leave no tail out") {
     all.push_back(connected(*types, false, true));
   }
   sweep.run(all);
+  if (const ByteTiles* bytes = byte_tiles()) {
+    CHECK(!sweep.lacks(tile_name(reinterpret_cast<void (*)()>(bytes->many.gemm))));
+    CHECK(!sweep.lacks(tile_name(reinterpret_cast<void (*)()>(bytes->many.dynamic_gemm))));
+  }
 }
 
 // Deeper than a tile has room for rows of: fewer rows together, or XNNPACK's kernel.
@@ -361,8 +365,10 @@ TEST("deep layers with 4-bit weights leave no tail out") {
       sweep.run_layer(layer, static_cast<std::uint32_t>(rows / 4 + 1));
     }
   }
-  CHECK(!has_only_avx2() || (!sweep.lacks("slipway_qd8_f32_qb4w_gemm_1x16c4__avx2") &&
-                             !sweep.lacks("slipway_qd8_f32_qb4w_gemm_6x16c4__avx2")));
+  const ByteTiles* bytes = byte_tiles();
+  CHECK(bytes == nullptr || bytes->feature != std::string_view("avx2") ||
+        (!sweep.lacks("slipway_qd8_f32_qb4w_gemm_1x16c4__avx2") &&
+         !sweep.lacks("slipway_qd8_f32_qb4w_gemm_6x16c4__avx2")));
 }
 
 // So many weights that all threads pack them together, and that they are read for many rows at a time.
@@ -401,6 +407,10 @@ TEST("convolutions leave no tail out") {
     all.push_back(windows(Kind::kConvolution, *types, 5, 1, 2, 1, 1));
   }
   sweep.run(all);
+  if (const ByteTiles* bytes = byte_tiles()) {
+    CHECK(!sweep.lacks(tile_name(reinterpret_cast<void (*)()>(bytes->many.igemm))));
+    CHECK(!sweep.lacks(tile_name(reinterpret_cast<void (*)()>(bytes->many.dynamic_igemm))));
+  }
 }
 
 TEST("depthwise convolutions leave no tail out") {

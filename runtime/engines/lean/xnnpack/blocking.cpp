@@ -39,6 +39,8 @@ namespace {
 constexpr std::size_t kRowsBytes = std::size_t{128} * 1024;
 constexpr std::size_t kPanelsBytes = std::size_t{16} * 1024;
 constexpr std::size_t kWidePanels = 8;
+constexpr std::size_t kFewTiles = 4;
+constexpr std::size_t kSharingPanels = 4;  // at least, where rows are prepared for each call
 constexpr std::size_t kTilesPerThread = 16;
 // Fewer weights stay in the second cache, whatever the order.
 constexpr std::size_t kManyWeights = std::size_t{512} * 1024;
@@ -134,6 +136,7 @@ struct Work {
   std::size_t depth;
   std::size_t tile;
   std::size_t panel;
+  std::size_t narrowest;  // columns of a task, at least
   std::size_t row_bytes;
   std::size_t column_bytes;
   std::size_t products;  // in a cycle
@@ -177,14 +180,14 @@ Blocking blocks_of(const Work& work, std::size_t threads) {
   Blocking found = {std::min(resident, ceiling(work.rows, work.tile)), ceiling(work.columns, work.panel)};
   while (wanted > 1 && work.tasks(found) < wanted) {
     const bool rows = found.rows > work.tile;
-    const bool columns = found.columns > work.panel;
+    const bool columns = found.columns > work.narrowest;
     if (!rows && !columns) {
       break;
     }
     if (rows && (!columns || work.added_by_rows(found) <= work.added_by_columns(found))) {
       found.rows = ceiling(found.rows / 2, work.tile);
     } else {
-      found.columns = ceiling(found.columns / 2, work.panel);
+      found.columns = std::max(ceiling(found.columns / 2, work.panel), work.narrowest);
     }
   }
   return found;
@@ -262,15 +265,19 @@ bool take_tasks(bool gathers, compute_parameters* compute) {
 bool take_product(Kernels kernels, bool gathers, const Work& work, compute_parameters* compute,
                   std::size_t threads) {
   if (kernels == Kernels::kOurs || rereads(work)) {
-    const bool wide = kernels == Kernels::kOursForBytes && has_only_avx2();
-    if (!(wide ? take_tasks<TileOrder::kWide>(gathers, compute)
-               : take_tasks<TileOrder::kPanels>(gathers, compute))) {
+    if (!(kernels == Kernels::kOursForBytes ? take_tasks<TileOrder::kWide>(gathers, compute)
+                                            : take_tasks<TileOrder::kPanels>(gathers, compute))) {
       return false;
     }
     const Blocking blocks = blocks_of(work, threads);
     compute->tile[0] = blocks.rows;
     compute->tile[1] = blocks.columns;
     return true;
+  }
+  if (threads > 1 && kernels == Kernels::kOursForBytes && work.rows <= kFewTiles * threads * work.tile) {
+    compute->tile[1] =
+        std::min(compute->tile[1], std::max(ceiling(work.columns / 4, work.panel), work.narrowest));
+    return false;
   }
   if (threads == 1 || !has_short_tasks(*compute, work) || !take_tasks<TileOrder::kRows>(gathers, compute)) {
     return false;
@@ -313,7 +320,9 @@ void set_blocks(xnn_operator* op, compute_parameters* compute, std::size_t threa
     work.tile = compute->tile[0];
     work.row_bytes = gemm.k_scaled;
   }
-  if (take_product(kernels_of(*op), gathers, work, compute, threads) && !gathers) {
+  const Kernels kernels = kernels_of(*op);
+  work.narrowest = (kernels == Kernels::kOursForBytes ? kSharingPanels : 1) * work.panel;
+  if (take_product(kernels, gathers, work, compute, threads) && !gathers) {
     gemm.mr = work.tile;
   }
 }

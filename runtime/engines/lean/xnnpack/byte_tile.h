@@ -7,8 +7,6 @@
 
 namespace slipway::lean {
 
-inline constexpr std::size_t kByteRows = 6;       // of a tile
-inline constexpr std::size_t kByteColumns = 8;    // of a panel
 inline constexpr std::size_t kByteChannels = 16;  // of a depthwise convolution's block
 inline constexpr std::size_t kByteTogether = 4;   // neighbours of a column that lie together: its kr
 
@@ -63,12 +61,23 @@ struct ByteTile {
   DynamicGemm dynamic_gemm;
   DynamicIgemm dynamic_igemm;
 };
+struct ByteTiles {
+  const char* feature;
+  std::size_t rows;           // of a tile
+  std::size_t columns;        // of a panel
+  std::size_t least_columns;  // of a layer: in narrower ones XNNPACK's are faster
+  std::size_t most_taps;
+  ByteTile many;
+  ByteTile one;  // of one row
+};
 
 namespace avx2 {
-extern const ByteTile kByteTile;                                   // of kByteRows
-extern const ByteTile kByteLine;                                   // of one row
+extern const ByteTiles kByteTiles;
 extern const ByteDepthwise kByteDepthwise[kByteDepthwiseKernels];  // fewest taps first
 }  // namespace avx2
+namespace avx512vnni {
+extern const ByteTiles kByteTiles;
+}  // namespace avx512vnni
 namespace avx512vnnivbmi {
 extern const ByteDepthwise kByteDepthwise[kByteDepthwiseKernels];
 }  // namespace avx512vnnivbmi

@@ -6,8 +6,13 @@
 
 #include <immintrin.h>
 
+#define ON(name) name##_on_avx2
+
 namespace slipway::lean::avx2 {
 namespace {
+
+constexpr std::size_t kMostRows = 6;
+constexpr std::size_t kColumns = 8;
 
 using Widened = std::int16_t;
 
@@ -18,33 +23,9 @@ constexpr std::size_t kPanels = 32;
 // Behind each row: widening ends with up to eight elements more, and rows of a power of two would meet in the
 // same lines of the cache.
 constexpr std::size_t kStride = kPart + 32;
-constexpr std::size_t kSums = kByteRows * kByteColumns;
+constexpr std::size_t kSums = kMostRows * kColumns;
 
-// One call of a kernel. A product is a convolution with one tap.
-struct ByteWork {
-  std::size_t rows;
-  std::size_t columns;
-  std::size_t depth;
-  std::size_t taps;
-  const std::int8_t* const* a;  // for each tap as many as the tile has rows
-  std::size_t tile;
-  std::size_t a_offset;
-  const std::int8_t* zero;       // without offset, and
-  const std::int8_t* zero_data;  // what is read in its place
-  const std::uint8_t* weights;
-  std::uint8_t* c;
-  std::size_t c_stride;
-  const ByteLimits* bytes;    // of a layer that writes 8 bits; or
-  const FloatLimits* floats;  // of one that writes float32, with
-  const ByteRow* quantized;   // what the rows were quantized with
-  std::size_t quantized_step;
-
-  std::size_t padded() const { return (depth + kByteTogether - 1) / kByteTogether * kByteTogether; }
-  std::size_t panel_bytes() const {
-    const std::size_t numbers = bytes != nullptr ? 2 : 3;  // for each column
-    return kByteColumns * (numbers * sizeof(float) + taps * padded());
-  }
-};
+#include "lean/xnnpack/byte_work.h"
 
 // Where a part of the depth begins.
 struct Place {
@@ -54,12 +35,6 @@ struct Place {
 
 inline __m128i eight_on_avx2(const std::int8_t* from) {
   return _mm_cvtepi8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
-}
-
-inline std::int32_t four_at(const std::int8_t* from) {
-  std::int32_t four;
-  __builtin_memcpy(&four, from, sizeof(four));
-  return four;
 }
 
 // Reads up to three bytes more, as XNNPACK's kernels do.
@@ -75,13 +50,9 @@ inline void widen_on_avx2(const std::int8_t* from, std::size_t count, Widened* t
     to += 8;
   }
   for (; count > 0; count -= count < 4 ? count : 4, from += 4, to += 4) {
-    _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_cvtepi8_epi16(_mm_cvtsi32_si128(four_at(from))));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(to),
+                     _mm_cvtepi8_epi16(_mm_cvtsi32_si128(four_at_on_avx2(from))));
   }
-}
-
-inline const std::int8_t* tap_start(const ByteWork& work, std::size_t tap, std::size_t row) {
-  const std::int8_t* from = work.a[tap * work.tile + row];
-  return from == work.zero ? work.zero_data : from + work.a_offset;
 }
 
 // The next part of rows whose taps have at most four elements, as pictures have: four taps at once.
@@ -92,7 +63,7 @@ std::size_t widen_taps_on_avx2(const ByteWork& work, Place* place, Widened* to) 
   for (std::size_t row = 0; row < work.rows; ++row) {
     Widened* next = to + row * kStride;
     std::size_t tap = place->tap;
-    const auto four = [&](std::size_t i) { return four_at(tap_start(work, tap + i, row)); };
+    const auto four = [&](std::size_t i) { return four_at_on_avx2(tap_start_on_avx2(work, tap + i, row)); };
     for (; tap + 4 <= place->tap + some; tap += 4, next += 4 * kByteTogether) {
       const __m128i bytes = _mm_setr_epi32(four(0), four(1), four(2), four(3));
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(next), _mm256_cvtepi8_epi16(bytes));
@@ -116,7 +87,7 @@ std::size_t widen_part_on_avx2(const ByteWork& work, Place* place, Widened* to) 
     const std::size_t some = padded - place->at < kPart - filled ? padded - place->at : kPart - filled;
     const std::size_t real = work.depth - place->at < some ? work.depth - place->at : some;
     for (std::size_t row = 0; row < work.rows; ++row) {
-      widen_on_avx2(tap_start(work, place->tap, row) + place->at, real, to + row * kStride + filled);
+      widen_on_avx2(tap_start_on_avx2(work, place->tap, row) + place->at, real, to + row * kStride + filled);
     }
     filled += some;
     place->at += some;
@@ -139,7 +110,7 @@ void multiply_on_avx2(const Widened* rows, std::size_t depth, const std::uint8_t
   }
 #pragma GCC unroll 2
   for (std::size_t k = 0; k < depth; k += kByteTogether) {
-    const auto* from = reinterpret_cast<const __m128i*>(weights + k * kByteColumns);
+    const auto* from = reinterpret_cast<const __m128i*>(weights + k * kColumns);
     const __m256i four = _mm256_cvtepi8_epi16(_mm_loadu_si128(from));
     const __m256i next = _mm256_cvtepi8_epi16(_mm_loadu_si128(from + 1));
 #pragma GCC unroll 6
@@ -155,14 +126,14 @@ void multiply_on_avx2(const Widened* rows, std::size_t depth, const std::uint8_t
   for (std::size_t row = 0; row < kRows; ++row) {
     const __m256i both = _mm256_permute4x64_epi64(_mm256_hadd_epi32(first[row], second[row]), 0xd8);
     const auto* before = reinterpret_cast<const __m256i*>(start + row * start_step);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(sums + row * kByteColumns),
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(sums + row * kColumns),
                         _mm256_add_epi32(_mm256_loadu_si256(before), both));
   }
 }
 
 using Multiply = void (*)(const Widened* rows, std::size_t depth, const std::uint8_t* weights,
                           const std::int32_t* start, std::size_t start_step, std::int32_t* sums);
-constexpr Multiply kMultiply[kByteRows] = {&multiply_on_avx2<1>, &multiply_on_avx2<2>, &multiply_on_avx2<3>,
+constexpr Multiply kMultiply[kMostRows] = {&multiply_on_avx2<1>, &multiply_on_avx2<2>, &multiply_on_avx2<3>,
                                            &multiply_on_avx2<4>, &multiply_on_avx2<5>, &multiply_on_avx2<6>};
 
 // What the sums of a layer with other zero points for every row begin with.
@@ -170,13 +141,13 @@ void begin_sums_on_avx2(const ByteWork& work, const std::uint8_t* weights, std::
   const __m256i start = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(weights));
   for (std::size_t row = 0; row < work.rows; ++row) {
     const std::int32_t zero_point = work.quantized[row * work.quantized_step].zero_point;
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(sums + row * kByteColumns),
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(sums + row * kColumns),
                         _mm256_mullo_epi32(start, _mm256_set1_epi32(zero_point)));
   }
 }
 
 void store_bytes_on_avx2(std::uint8_t* to, __m128i bytes, std::size_t count) {
-  if (count >= kByteColumns) {
+  if (count >= kColumns) {
     _mm_storel_epi64(reinterpret_cast<__m128i*>(to), bytes);
     return;
   }
@@ -194,7 +165,7 @@ void end_bytes_on_avx2(const ByteWork& work, const std::uint8_t* scales, const s
   const __m256i zero_point = _mm256_set1_epi16(work.bytes->zero_point);
   const __m256i least = _mm256_set1_epi8(static_cast<char>(work.bytes->least));
   const auto rounded = [&](std::size_t row) {
-    const auto* from = reinterpret_cast<const __m256i*>(sums + row * kByteColumns);
+    const auto* from = reinterpret_cast<const __m256i*>(sums + row * kColumns);
     const __m256 scaled = _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_load_si256(from)), scale);
     return _mm256_cvtps_epi32(_mm256_min_ps(scaled, most));
   };
@@ -214,17 +185,17 @@ void end_floats_on_avx2(const ByteWork& work, const std::uint8_t* scales, const 
                         std::uint8_t* c, std::size_t columns) {
   const auto* numbers = reinterpret_cast<const float*>(scales);
   const __m256 scale = _mm256_loadu_ps(numbers);
-  const __m256 bias = _mm256_loadu_ps(numbers + kByteColumns);
+  const __m256 bias = _mm256_loadu_ps(numbers + kColumns);
   const __m256 least = _mm256_set1_ps(work.floats->least);
   const __m256 most = _mm256_set1_ps(work.floats->greatest);
   const __m256i some = _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(columns)),
                                           _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
-  for (std::size_t row = 0; row < work.rows; ++row, sums += kByteColumns, c += work.c_stride) {
+  for (std::size_t row = 0; row < work.rows; ++row, sums += kColumns, c += work.c_stride) {
     const __m256 sum = _mm256_cvtepi32_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(sums)));
     const __m256 scaled = _mm256_mul_ps(sum, _mm256_set1_ps(work.quantized[row * work.quantized_step].scale));
     const __m256 result = _mm256_min_ps(_mm256_max_ps(_mm256_fmadd_ps(scaled, scale, bias), least), most);
     auto* to = reinterpret_cast<float*>(c);
-    if (columns >= kByteColumns) {
+    if (columns >= kColumns) {
       _mm256_storeu_ps(to, result);
     } else {
       _mm256_maskstore_ps(to, some, result);
@@ -233,17 +204,17 @@ void end_floats_on_avx2(const ByteWork& work, const std::uint8_t* scales, const 
 }
 
 void compute_on_avx2(const ByteWork& work) {
-  alignas(64) Widened rows[kByteRows * kStride];
+  alignas(64) Widened rows[kMostRows * kStride];
   alignas(64) std::int32_t sums[kPanels * kSums];
   const Multiply multiply_some = kMultiply[work.rows - 1];
   const std::size_t panel_bytes = work.panel_bytes();
   const std::size_t total = work.taps * work.padded();
-  const std::size_t result_bytes = kByteColumns * (work.bytes != nullptr ? 1 : sizeof(float));
+  const std::size_t result_bytes = kColumns * (work.bytes != nullptr ? 1 : sizeof(float));
   const std::uint8_t* weights = work.weights;
   std::uint8_t* c = work.c;
   std::size_t filled = 0;
-  for (std::size_t begin = 0; begin < work.columns; begin += kPanels * kByteColumns) {
-    const std::size_t left = (work.columns - begin + kByteColumns - 1) / kByteColumns;
+  for (std::size_t begin = 0; begin < work.columns; begin += kPanels * kColumns) {
+    const std::size_t left = (work.columns - begin + kColumns - 1) / kColumns;
     const std::size_t panels = left < kPanels ? left : kPanels;
     for (std::size_t panel = 0; work.bytes == nullptr && panel < panels; ++panel) {
       begin_sums_on_avx2(work, weights + panel * panel_bytes, sums + panel * kSums);
@@ -257,100 +228,22 @@ void compute_on_avx2(const ByteWork& work) {
       const std::uint8_t* some = weights;
       for (std::size_t panel = 0; panel < panels; ++panel, some += panel_bytes) {
         std::int32_t* to = sums + panel * kSums;
-        multiply_some(rows, filled, some + kByteColumns * (sizeof(std::int32_t) + at),
+        multiply_some(rows, filled, some + kColumns * (sizeof(std::int32_t) + at),
                       from_weights ? reinterpret_cast<const std::int32_t*>(some) : to,
-                      from_weights ? 0 : kByteColumns, to);
+                      from_weights ? 0 : kColumns, to);
       }
     }
     for (std::size_t panel = 0; panel < panels; ++panel, weights += panel_bytes, c += result_bytes) {
       const auto end = work.bytes != nullptr ? &end_bytes_on_avx2 : &end_floats_on_avx2;
-      end(work, weights + kByteColumns * (sizeof(std::int32_t) + total), sums + panel * kSums, c,
-          work.columns - begin - panel * kByteColumns);
+      end(work, weights + kColumns * (sizeof(std::int32_t) + total), sums + panel * kSums, c,
+          work.columns - begin - panel * kColumns);
     }
   }
 }
 
-ByteWork work_of(std::size_t rows, std::size_t columns, std::size_t depth, const void* weights, void* c,
-                 std::size_t c_stride) {
-  ByteWork work = {};
-  work.rows = rows;
-  work.columns = columns;
-  work.depth = depth;
-  work.weights = static_cast<const std::uint8_t*>(weights);
-  work.c = static_cast<std::uint8_t*>(c);
-  work.c_stride = c_stride;
-  return work;
-}
-
-void set_windows(ByteWork* work, std::size_t tile, std::size_t taps_bytes, const std::int8_t* const* a,
-                 std::size_t a_offset, const std::int8_t* zero, const std::int8_t* zero_data) {
-  work->taps = taps_bytes / (tile * sizeof(*a));
-  work->a = a;
-  work->tile = tile;
-  work->a_offset = a_offset;
-  work->zero = zero;
-  work->zero_data = zero_data;
-}
-
-// Rows that lie at equal distances.
-[[gnu::noinline]] void compute_rows_on_avx2(ByteWork work, const std::int8_t* a, std::size_t a_stride) {
-  const std::int8_t* starts[kByteRows];
-  for (std::size_t row = 0; row < work.rows; ++row) {
-    starts[row] = a + row * a_stride;
-  }
-  work.taps = 1;
-  work.a = starts;
-  work.tile = kByteRows;
-  compute_on_avx2(work);
-}
-
-void byte_gemm_on_avx2(std::size_t rows, std::size_t columns, std::size_t depth, const std::int8_t* a,
-                       std::size_t a_stride, const void* weights, std::int8_t* c, std::size_t c_stride,
-                       std::size_t, const ByteLimits* limits) {
-  ByteWork work = work_of(rows, columns, depth, weights, c, c_stride);
-  work.bytes = limits;
-  compute_rows_on_avx2(work, a, a_stride);
-}
-
-void dynamic_gemm_on_avx2(std::size_t rows, std::size_t columns, std::size_t depth, const std::int8_t* a,
-                          std::size_t a_stride, const void* weights, float* c, std::size_t c_stride,
-                          std::size_t, const FloatLimits* limits, const ByteRow* quantized) {
-  ByteWork work = work_of(rows, columns, depth, weights, c, c_stride);
-  work.floats = limits;
-  work.quantized = quantized;
-  work.quantized_step = 1;
-  compute_rows_on_avx2(work, a, a_stride);
-}
-
-template <std::size_t kTile>
-void byte_igemm_on_avx2(std::size_t rows, std::size_t columns, std::size_t depth, std::size_t taps_bytes,
-                        const std::int8_t** a, const void* weights, std::int8_t* c, std::size_t c_stride,
-                        std::size_t, std::size_t a_offset, const std::int8_t* zero,
-                        const ByteLimits* limits) {
-  ByteWork work = work_of(rows, columns, depth, weights, c, c_stride);
-  set_windows(&work, kTile, taps_bytes, a, a_offset, zero, zero);
-  work.bytes = limits;
-  compute_on_avx2(work);
-}
-
-template <std::size_t kTile>
-void dynamic_igemm_on_avx2(std::size_t rows, std::size_t columns, std::size_t depth, std::size_t taps_bytes,
-                           const std::int8_t** a, const void* weights, float* c, std::size_t c_stride,
-                           std::size_t, std::size_t a_offset, const std::int8_t* zero,
-                           const std::int8_t* zero_data, const FloatLimits* limits,
-                           const ByteRow* quantized) {
-  ByteWork work = work_of(rows, columns, depth, weights, c, c_stride);
-  set_windows(&work, kTile, taps_bytes, a, a_offset, zero, zero_data);
-  work.floats = limits;
-  work.quantized = quantized;
-  compute_on_avx2(work);
-}
-
 }  // namespace
 
-const ByteTile kByteTile = {&byte_gemm_on_avx2, &byte_igemm_on_avx2<kByteRows>, &dynamic_gemm_on_avx2,
-                            &dynamic_igemm_on_avx2<kByteRows>};
-const ByteTile kByteLine = {&byte_gemm_on_avx2, &byte_igemm_on_avx2<1>, &dynamic_gemm_on_avx2,
-                            &dynamic_igemm_on_avx2<1>};
+const ByteTiles kByteTiles = {"avx2",          kMostRows,          kColumns,  1,
+                              ~std::size_t{0}, kTileOf<kMostRows>, kTileOf<1>};
 
 }  // namespace slipway::lean::avx2

@@ -8,6 +8,8 @@
 #include <xnnpack/pack.h>
 #include <xnnpack/subgraph.h>
 
+#include <tuple>
+
 #include "lean/xnnpack/winograd.h"
 #include "selection.h"
 
@@ -40,11 +42,6 @@ SLIPWAY_SAME_PLACE(xnn_qs8_mul_minmax_params, scalar.output_zero_point, ByteProd
 #undef SLIPWAY_SAME_PLACE
 
 using Function = void (*)();
-
-// Whether such kernels of ours are in this build.
-constexpr bool has_bytes() {
-  return XNN_ARCH_X86_64 != 0 && has_byte_layers();
-}
 
 // Our kernels for one row and for several; null where XNNPACK's are as good, or this build is without them.
 struct Int4Set {
@@ -198,14 +195,20 @@ const TileSet* half_tiles() {
 #endif
 }
 
-bool has_only_avx2() {
+const ByteTiles* byte_tiles() {
 #if XNN_ARCH_X86_64
-  const xnn_hardware_config* hardware = xnn_init_hardware_config();
-  return hardware != nullptr && hardware->use_x86_avx2 && hardware->use_x86_fma3 &&
-         !hardware->use_x86_avx256skx && !hardware->use_x86_avx512skx && !hardware->use_x86_avxvnni;
-#else
-  return false;
+  if constexpr (has_byte_layers()) {
+    const xnn_hardware_config* hardware = xnn_init_hardware_config();
+    if (hardware != nullptr && hardware->use_x86_avx512vnni && !hardware->use_x86_avx512amx) {
+      return &avx512vnni::kByteTiles;
+    }
+    if (hardware != nullptr && hardware->use_x86_avx2 && hardware->use_x86_fma3 &&
+        !hardware->use_x86_avx256skx && !hardware->use_x86_avx512skx && !hardware->use_x86_avxvnni) {
+      return &avx2::kByteTiles;
+    }
+  }
 #endif
+  return nullptr;
 }
 
 const ByteDepthwise* byte_depthwise() {
@@ -224,8 +227,13 @@ const ByteDepthwise* byte_depthwise() {
 }
 
 Changed<xnn_gemm_config> byte_kernels(const xnn_node& node, const xnn_value* values) {
-  if (!has_bytes() || !has_only_avx2() ||
+  const ByteTiles* tiles = byte_tiles();
+  if (tiles == nullptr ||
       (node.type != xnn_node_type_convolution_2d && node.type != xnn_node_type_fully_connected)) {
+    return change<xnn_gemm_config>(nullptr);
+  }
+  const LayerProduct product = product_of(node, values);
+  if (product.columns < tiles->least_columns || product.pixels > tiles->most_taps) {
     return change<xnn_gemm_config>(nullptr);
   }
   const bool is_static = byte_product(node, values).rows != 0;
@@ -236,33 +244,29 @@ Changed<xnn_gemm_config> byte_kernels(const xnn_node& node, const xnn_value* val
   auto config = change(is_static    ? xnn_init_qs8_qc8w_gemm_config()
                        : is_dynamic ? xnn_init_qd8_f32_qc8w_gemm_config()
                                     : nullptr);
-#if XNN_ARCH_X86_64
-  if constexpr (has_bytes()) {
-    if (config == nullptr) {
-      return config;
-    }
-    config->minmax = {};
-    for (const auto& [rows, tile] :
-         {std::pair(std::size_t{1}, &avx2::kByteLine), std::pair(kByteRows, &avx2::kByteTile)}) {
-      if (is_static) {
-        put(config->minmax.gemm[rows - 1].function, tile->gemm);
-        put(config->minmax.igemm[rows - 1].function, tile->igemm);
-      } else {
-        put(config->minmax.dqgemm[rows - 1].function, tile->dynamic_gemm);
-        put(config->minmax.dqigemm[rows - 1].function, tile->dynamic_igemm);
-      }
-    }
-    config->mr = kByteRows;
-    config->nr = kByteColumns;
-    config->log2_kr = 2;
-    config->log2_sr = 0;
-    config->pack_weights_and_biases = nullptr;
-    config->packed_stride_weights_and_biases = nullptr;
-    config->pack_gemm_gio = reinterpret_cast<xnn_packw_gemm_gio_ukernel_fn>(&xnn_pack_qs8_gemm_gio_w);
-    config->pack_gemm_goi = reinterpret_cast<xnn_packw_gemm_goi_ukernel_fn>(&xnn_pack_qs8_gemm_goi_w);
-    config->pack_igemm_goki = reinterpret_cast<xnn_pack_conv_goki_w_fn>(&xnn_pack_qs8_conv_goki_w);
+  if (config == nullptr) {
+    return config;
   }
-#endif
+  config->minmax = {};
+  for (const auto& [rows, tile] :
+       {std::pair(std::size_t{1}, &tiles->one), std::pair(tiles->rows, &tiles->many)}) {
+    if (is_static) {
+      put(config->minmax.gemm[rows - 1].function, tile->gemm);
+      put(config->minmax.igemm[rows - 1].function, tile->igemm);
+    } else {
+      put(config->minmax.dqgemm[rows - 1].function, tile->dynamic_gemm);
+      put(config->minmax.dqigemm[rows - 1].function, tile->dynamic_igemm);
+    }
+  }
+  config->mr = static_cast<std::uint8_t>(tiles->rows);
+  config->nr = static_cast<std::uint8_t>(tiles->columns);
+  config->log2_kr = 2;
+  config->log2_sr = 0;
+  config->pack_weights_and_biases = nullptr;
+  config->packed_stride_weights_and_biases = nullptr;
+  config->pack_gemm_gio = reinterpret_cast<xnn_packw_gemm_gio_ukernel_fn>(&xnn_pack_qs8_gemm_gio_w);
+  config->pack_gemm_goi = reinterpret_cast<xnn_packw_gemm_goi_ukernel_fn>(&xnn_pack_qs8_gemm_goi_w);
+  config->pack_igemm_goki = reinterpret_cast<xnn_pack_conv_goki_w_fn>(&xnn_pack_qs8_conv_goki_w);
   return config;
 }
 
@@ -313,68 +317,83 @@ Changed<xnn_vmulcaddc_config> channel_kernels(const xnn_node& node, const xnn_va
   return config;
 }
 
+namespace {
+
+// "slipway_f32_gemm_12x32__avx512f"; `rest` is what stands behind the first number.
+std::string named(const char* type, const char* kind, std::size_t number, const std::string& rest,
+                  const char* isa) {
+  std::string name = "slipway_";
+  name += type;
+  name += kind;
+  name += std::to_string(number);
+  name += rest;
+  name += "__";
+  return name += isa;
+}
+
+std::string by_columns(std::size_t columns) {
+  return "x" + std::to_string(columns);
+}
+
+}  // namespace
+
 std::string tile_name(void (*kernel)()) {
   const auto is = [kernel](auto* ours) { return kernel == reinterpret_cast<Function>(ours); };
-  const auto text = [](std::size_t number) { return std::to_string(number); };
   if (kernel == nullptr) {
     return {};
   }
-#if XNN_ARCH_X86_64
-  if constexpr (has_bytes()) {
-    static_assert(kByteRows == 6 && kByteColumns == 8 && kByteTogether == 4, "what they are called");
-    // One name for all rows: a kernel computes up to six.
-    for (const ByteTile* tile : {&avx2::kByteTile, &avx2::kByteLine}) {
-      for (const auto& [found, name] :
-           {std::pair(is(tile->gemm), "qs8_qc8w_gemm"), std::pair(is(tile->igemm), "qs8_qc8w_igemm"),
-            std::pair(is(tile->dynamic_gemm), "qd8_f32_qc8w_gemm"),
-            std::pair(is(tile->dynamic_igemm), "qd8_f32_qc8w_igemm")}) {
+  static_assert(kByteTogether == 4 && kInt4Depth == 4 && kByteChannels == 16, "what they are called");
+  if (const ByteTiles* bytes = byte_tiles()) {
+    // One name for all rows: a kernel computes up to that many.
+    for (const ByteTile* one : {&bytes->many, &bytes->one}) {
+      for (const auto& [found, type, kind] :
+           {std::tuple(is(one->gemm), "qs8", "_qc8w_gemm_"),
+            std::tuple(is(one->igemm), "qs8", "_qc8w_igemm_"),
+            std::tuple(is(one->dynamic_gemm), "qd8_f32", "_qc8w_gemm_"),
+            std::tuple(is(one->dynamic_igemm), "qd8_f32", "_qc8w_igemm_")}) {
         if (found) {
-          return std::string("slipway_") + name + "_6x8c4__avx2";
+          return named(type, kind, bytes->rows, by_columns(bytes->columns) + "c4", bytes->feature);
         }
       }
     }
   }
-#endif
   const Int4Set int4 = int4_set();
   if (is(int4.one) || is(int4.many)) {
-    return "slipway_qd8_f32_qb4w_gemm_" + text(is(int4.one) ? 1 : int4.rows) + "x" + text(kInt4Columns) +
-           "c" + text(kInt4Depth) + "__" + int4.feature;
+    return named("qd8_f32", "_qb4w_gemm_", is(int4.one) ? 1 : int4.rows, by_columns(kInt4Columns) + "c4",
+                 int4.feature);
   }
   for (std::size_t i = 0; i < byte_kernel_count(); ++i) {
     if (is(byte_depthwise()[i].kernel)) {
-      return "slipway_qs8_qc8w_dwconv_" + text(byte_depthwise()[i].taps) + "p16c__" +
-             (byte_depthwise() == avx2::kByteDepthwise ? "avx2" : "avx512vnnivbmi");
+      return named("qs8", "_qc8w_dwconv_", byte_depthwise()[i].taps, "p16c",
+                   byte_depthwise() == avx2::kByteDepthwise ? "avx2" : "avx512vnnivbmi");
     }
   }
   const TileSet* set = float_tiles();
   if (set == nullptr) {
     return {};
   }
-  const auto tile = [&](const auto& tiles, const std::string& type) -> std::string {
+  std::string name = winograd_name(kernel);
+  const auto tile = [&](const auto& tiles, const char* type) {
     for (std::size_t i = 0; i < kMostTileVectors * kMostTileRows; ++i) {
       const auto& one = tiles[i / kMostTileRows][i % kMostTileRows];
       if (is(one.gemm) || is(one.igemm)) {
-        return "slipway_" + type + (is(one.gemm) ? "_gemm_" : "_igemm_") + text(i % kMostTileRows + 1) + "x" +
-               text((i / kMostTileRows + 1) * set->lanes) + "__" + set->isa;
+        name = named(type, is(one.gemm) ? "_gemm_" : "_igemm_", i % kMostTileRows + 1,
+                     by_columns((i / kMostTileRows + 1) * set->lanes), set->isa);
       }
     }
-    return {};
   };
-  const auto window = [&](const auto& kernels, const std::string& type) -> std::string {
+  const auto window = [&](const auto& kernels, const char* type) {
     for (const auto& one : kernels) {
       if (is(one.kernel)) {
-        return "slipway_" + type + "_dwconv_" + text(one.taps) + "p__" + set->isa;
+        name = named(type, "_dwconv_", one.taps, "p", set->isa);
       }
     }
-    return {};
   };
-  for (std::string name : {tile(set->tiles, "f32"), tile(set->halves, "f16_f32acc"), winograd_name(kernel),
-                           window(set->depthwise, "f32"), window(set->half_depthwise, "f16_f32acc")}) {
-    if (!name.empty()) {
-      return name;
-    }
-  }
-  return {};
+  tile(set->tiles, "f32");
+  tile(set->halves, "f16_f32acc");
+  window(set->depthwise, "f32");
+  window(set->half_depthwise, "f16_f32acc");
+  return name;
 }
 
 }  // namespace slipway::lean

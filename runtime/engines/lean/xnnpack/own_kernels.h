@@ -57,13 +57,14 @@ const TileSet* float_tiles();
 // Those for float16: nullptr also where XNNPACK's are twice as fast, because they compute in half precision.
 const TileSet* half_tiles();
 
-// Whether XNNPACK's kernels for integers are those for AVX2 here. They multiply in 16 bits, others in 8.
-bool has_only_avx2();
+// Those for layers in 8 bits: with AVX-512's VNNI where there is no AMX, and with AVX2 where XNNPACK's
+// kernels are those for AVX2, too, which multiply in 16 bits. nullptr on other processors.
+const ByteTiles* byte_tiles();
 
 // Each of these has one of XNNPACK's tables with our kernels for the node; nullptr where only XNNPACK has
 // some.
 
-// Layers in 8 bits where there is only AVX2.
+// Layers in 8 bits.
 Changed<xnn_gemm_config> byte_kernels(const xnn_node& node, const xnn_value* values);
 // Layers with 4-bit weights that have a scale for each block, with AVX-512's VNNI, or else with AVX2.
 Changed<xnn_gemm_config> int4_kernels(const xnn_node& node, const xnn_value* values);
