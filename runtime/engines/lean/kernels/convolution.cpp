@@ -285,13 +285,11 @@ Status convolution_backward(const TensorView& gradient, const TensorView& in, co
   });
 }
 
-constexpr KernelEntry kConvolutionTable[] = {
+}  // namespace
+
+constexpr KernelTable kConvolutionKernels = {
     {"aten::convolution.out", typed<convolution>},
     {"aten::convolution_backward.out", typed<convolution_backward>},
 };
-
-}  // namespace
-
-const KernelTable kConvolutionKernels = kConvolutionTable;
 
 }  // namespace slipway::lean

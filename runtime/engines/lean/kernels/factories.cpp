@@ -120,7 +120,9 @@ Status dropout(const TensorView& in, double p, std::optional<std::int64_t> train
   return {};
 }
 
-constexpr KernelEntry kFactoryTable[] = {
+}  // namespace
+
+constexpr KernelTable kFactoryKernels = {
     {"aten::arange.out", typed<arange>},
     {"aten::arange.start_out", typed<arange_start>},
     {"aten::empty.out", typed<empty>},
@@ -136,9 +138,5 @@ constexpr KernelEntry kFactoryTable[] = {
     {"aten::zeros.out", typed<all_of<0>>},
     {"dim_order_ops::_empty_dim_order.out", typed<empty>},
 };
-
-}  // namespace
-
-const KernelTable kFactoryKernels = kFactoryTable;
 
 }  // namespace slipway::lean

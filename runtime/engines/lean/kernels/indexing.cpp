@@ -348,16 +348,14 @@ Status index_put_in_place(TensorView& self, const std::vector<TensorView*>& indi
   return put_into(self, indices, values, accumulate);
 }
 
-constexpr KernelEntry kIndexingTable[] = {
+}  // namespace
+
+constexpr KernelTable kIndexingKernels = {
     {"aten::embedding.out", typed<embedding>},
     {"aten::index.Tensor_out", typed<index>},
     {"aten::index_select.out", typed<index_select>},
     {"aten::index_put.out", typed<index_put>, Sharing::kFirst},
     {"aten::index_put_", typed<index_put_in_place>, Sharing::kSelf},
 };
-
-}  // namespace
-
-const KernelTable kIndexingKernels = kIndexingTable;
 
 }  // namespace slipway::lean

@@ -345,7 +345,9 @@ Status fast_hadamard_transform(const TensorView& in, TensorView& out) {
   return {};
 }
 
-constexpr KernelEntry kLinearAlgebraTable[] = {
+}  // namespace
+
+constexpr KernelTable kLinearAlgebraKernels = {
     {"aten::_cdist_forward.out", typed<cdist>},
     {"aten::_pdist_forward.out", typed<pdist>},
     {"aten::addmm.out", typed<addmm>},
@@ -354,9 +356,5 @@ constexpr KernelEntry kLinearAlgebraTable[] = {
     {"aten::mm.out", typed<mm<2>>},
     {"llama::fast_hadamard_transform.out", typed<fast_hadamard_transform>},
 };
-
-}  // namespace
-
-const KernelTable kLinearAlgebraKernels = kLinearAlgebraTable;
 
 }  // namespace slipway::lean

@@ -233,7 +233,9 @@ Status clamp_tensors(const TensorView& in, const TensorView* low, const TensorVi
   return {};
 }
 
-constexpr KernelEntry kMaskedTable[] = {
+}  // namespace
+
+constexpr KernelTable kMaskedKernels = {
     {"aten::clamp.Tensor_out", typed<clamp_tensors>, Sharing::kEach},
     {"aten::masked_fill.Scalar_out", typed<masked_fill>, Sharing::kEach},
     {"aten::masked_scatter.out", typed<masked_scatter>, Sharing::kFirst},
@@ -241,9 +243,5 @@ constexpr KernelEntry kMaskedTable[] = {
     {"aten::nonzero.out", typed<nonzero>},
     {"aten::where.self_out", typed<where>, Sharing::kEach},
 };
-
-}  // namespace
-
-const KernelTable kMaskedKernels = kMaskedTable;
 
 }  // namespace slipway::lean

@@ -316,16 +316,14 @@ Status batch_norm_running(const TensorView& in, const TensorView* weight, const 
   return {};
 }
 
-constexpr KernelEntry kNormalizationTable[] = {
+}  // namespace
+
+constexpr KernelTable kNormalizationKernels = {
     {"aten::_native_batch_norm_legit.no_stats_out", typed<batch_norm_of_batch>},
     {"aten::_native_batch_norm_legit.out", typed<batch_norm_running>},
     {"aten::_native_batch_norm_legit_no_training.out", typed<batch_norm>},
     {"aten::native_group_norm.out", typed<group_norm>},
     {"aten::native_layer_norm.out", typed<layer_norm>},
 };
-
-}  // namespace
-
-const KernelTable kNormalizationKernels = kNormalizationTable;
 
 }  // namespace slipway::lean

@@ -318,15 +318,13 @@ Status max_pool_backward(const TensorView& gradient, const TensorView& in, Unuse
   });
 }
 
-constexpr KernelEntry kPoolingTable[] = {
+}  // namespace
+
+constexpr KernelTable kPoolingKernels = {
     {"aten::_adaptive_avg_pool2d.out", typed<adaptive_avg_pool>},
     {"aten::avg_pool2d.out", typed<avg_pool>},
     {"aten::max_pool2d_with_indices.out", typed<max_pool>},
     {"aten::max_pool2d_with_indices_backward.grad_input", typed<max_pool_backward>},
 };
-
-}  // namespace
-
-const KernelTable kPoolingKernels = kPoolingTable;
 
 }  // namespace slipway::lean

@@ -155,7 +155,9 @@ Status copy_index(TensorView& self, const TensorView& source, std::int64_t index
   return resized;
 }
 
-constexpr KernelEntry kPrimTable[] = {
+}  // namespace
+
+constexpr KernelTable kPrimKernels = {
     {"aten::_local_scalar_dense", typed<local_scalar>},
     {"aten::sym_numel", typed<sym_numel>},
     {"aten::sym_size.int", typed<sym_size>},
@@ -185,9 +187,5 @@ constexpr KernelEntry kPrimTable[] = {
     {"executorch_prim::truediv.Scalar", typed<truediv>},
     {"executorch_prim::trunc.Scalar", typed<to_whole<::trunc>>},
 };
-
-}  // namespace
-
-const KernelTable kPrimKernels = kPrimTable;
 
 }  // namespace slipway::lean

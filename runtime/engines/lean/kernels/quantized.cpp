@@ -306,7 +306,9 @@ Status mixed_linear(const TensorView& in, const TensorView& weight, const Tensor
   return mixed_mm<true>(in, weight, scales, zero_points, out);
 }
 
-constexpr KernelEntry kQuantizedTable[] = {
+}  // namespace
+
+constexpr KernelTable kQuantizedKernels = {
     {"quantized_decomposed::add.out", typed<add_quantized>, Sharing::kEach},
     {"quantized_decomposed::choose_qparams.Tensor_out", typed<choose_qparams>},
     {"quantized_decomposed::choose_qparams_per_token_asymmetric.out", typed<choose_per_token>},
@@ -327,9 +329,5 @@ constexpr KernelEntry kQuantizedTable[] = {
     {"quantized_decomposed::quantize_per_tensor.out", {quantize<per_tensor, 3>, 7}},
     {"quantized_decomposed::quantize_per_token.out", {quantize<per_token, 3>, 7}},
 };
-
-}  // namespace
-
-const KernelTable kQuantizedKernels = kQuantizedTable;
 
 }  // namespace slipway::lean

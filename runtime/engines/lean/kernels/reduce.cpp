@@ -315,7 +315,9 @@ Status cumsum(const TensorView& in, LineDim dim, Unused /*dtype*/, TensorView& o
   });
 }
 
-constexpr KernelEntry kReduceTable[] = {
+}  // namespace
+
+constexpr KernelTable kReduceKernels = {
     {"aten::amax.out", typed<extreme<true>>},
     {"aten::amin.out", typed<extreme<false>>},
     {"aten::any.all_out", typed<any_all>},
@@ -337,8 +339,6 @@ constexpr KernelEntry kReduceTable[] = {
     {"aten::var.out", typed<var>},
     {"aten::var_mean.correction_out", typed<var_mean>},
 };
-
-}  // namespace
 
 Status Reduction::plan(const TensorView& in, const std::vector<std::int64_t>& dims, bool keep,
                        TensorView* out) {
@@ -365,7 +365,5 @@ Status Reduction::plan(const TensorView& in, const std::vector<std::int64_t>& di
   reduced_.merge();  // longer runs
   return resize(out, shape);
 }
-
-const KernelTable kReduceKernels = kReduceTable;
 
 }  // namespace slipway::lean

@@ -232,7 +232,9 @@ Status sort(const TensorView& in, LineDim dim, bool descending, TensorView& valu
   return sorted(in, dim.at, in.rank == 0 ? 1 : in.sizes[dim.at], descending, values, indices);
 }
 
-constexpr KernelEntry kScatterGatherTable[] = {
+}  // namespace
+
+constexpr KernelTable kScatterGatherKernels = {
     {"aten::gather.out", typed<gather>},
     {"aten::repeat_interleave.Tensor_out", typed<repeat_interleave>},
     {"aten::scatter.src_out", typed<scatter<false>>, Sharing::kFirst},
@@ -241,9 +243,5 @@ constexpr KernelEntry kScatterGatherTable[] = {
     {"aten::sort.values", typed<sort>},
     {"aten::topk.values", typed<topk>},
 };
-
-}  // namespace
-
-const KernelTable kScatterGatherKernels = kScatterGatherTable;
 
 }  // namespace slipway::lean

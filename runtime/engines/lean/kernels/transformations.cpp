@@ -372,7 +372,9 @@ Status slice_scatter(const TensorView& in, const TensorView& source, Dim dim,
   return put_into_part(in, source, target, out);
 }
 
-constexpr KernelEntry kTransformationTable[] = {
+}  // namespace
+
+constexpr KernelTable kTransformationKernels = {
     {"aten::constant_pad_nd.out", typed<constant_pad>},
     {"aten::flip.out", typed<flip>},
     {"aten::pixel_shuffle.out", typed<pixel_shuffle<false>>},
@@ -397,9 +399,5 @@ constexpr KernelEntry kTransformationTable[] = {
     {"aten::stack.out", typed<stack>},
     {"aten::unbind_copy.int_out", typed<unbind_copy>},
 };
-
-}  // namespace
-
-const KernelTable kTransformationKernels = kTransformationTable;
 
 }  // namespace slipway::lean

@@ -327,15 +327,13 @@ Status grid_sampler(const TensorView& in, const TensorView& grid, std::int64_t m
   });
 }
 
-constexpr KernelEntry kUpsampleTable[] = {
+}  // namespace
+
+constexpr KernelTable kUpsampleKernels = {
     {"aten::_upsample_bilinear2d_aa.out", typed<smooth_bilinear>},
     {"aten::grid_sampler_2d.out", typed<grid_sampler>},
     {"aten::upsample_bilinear2d.vec_out", typed<bilinear>},
     {"aten::upsample_nearest2d.vec_out", typed<nearest>},
 };
-
-}  // namespace
-
-const KernelTable kUpsampleKernels = kUpsampleTable;
 
 }  // namespace slipway::lean

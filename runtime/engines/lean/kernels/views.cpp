@@ -192,7 +192,9 @@ Status copy_in_place(TensorView& self, const TensorView& source, Unused non_bloc
   return copy_out(self, source, non_blocking, self);
 }
 
-constexpr KernelEntry kViewTable[] = {
+}  // namespace
+
+constexpr KernelTable kViewKernels = {
     {"aten::_to_copy.out", {copy_to<3>, 4}, Sharing::kEach},
     {"aten::alias_copy.out", {copy_to<1>, 2}, Sharing::kEach},
     {"aten::as_strided_copy.out", typed<as_strided_copy>},
@@ -217,9 +219,5 @@ constexpr KernelEntry kViewTable[] = {
     {"et_copy::_h2d_copy.out", {copy_to<1>, 2}, Sharing::kEach},
     {"llama::fallback.out", {copy_to<1>, 2}},
 };
-
-}  // namespace
-
-const KernelTable kViewKernels = kViewTable;
 
 }  // namespace slipway::lean
