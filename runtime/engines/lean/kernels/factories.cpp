@@ -27,9 +27,7 @@ Status fill_tensor(const TensorView& in, const TensorView& value, TensorView& ou
   if (value.count() != 1) {
     return mismatch("the value to fill with is not one number");
   }
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, in));
-  copy(out, {value.data, value.dtype, {}});
-  return {};
+  return copy_as(out, in.shape(), {value.data, value.dtype, {}});
 }
 
 template <std::int64_t kNumber>

@@ -344,8 +344,7 @@ Status Reduction::plan(const TensorView& in, const std::vector<std::int64_t>& di
                        TensorView* out) {
   std::array<bool, kMostDims> reduced{};
   for (const std::int64_t item : dims) {
-    std::size_t dim = 0;
-    SLIPWAY_RETURN_IF_ERROR(in.rank == 0 ? Status() : wrap_dim(item, in.rank, &dim));
+    SLIPWAY_TRY(const std::size_t dim, in.rank == 0 ? Result<std::size_t>(0) : wrap_dim(item, in.rank));
     reduced[dim] = true;
   }
   if (dims.empty()) {

@@ -82,9 +82,7 @@ Status scatter_into(const TensorView& self, std::size_t dim, const TensorView& i
       }
       load(source->dtype, from, 1, 1, &value);
       if (add) {
-        T before{};
-        load(out.dtype, to, 1, 1, &before);
-        value += before;
+        value += load_one<T>(out.dtype, to);
       }
       store(out.dtype, &value, 1, to, 1);
     }
