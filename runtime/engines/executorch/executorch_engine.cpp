@@ -368,8 +368,7 @@ Result<Tensor> ExecuTorchEngine::output_tensor(const EValue& value) const {
 Result<std::vector<Tensor>> ExecuTorchEngine::outputs() {
   std::vector<Tensor> tensors;
   for (const EValue& value : outputs_) {
-    SLIPWAY_TRY(Tensor tensor, output_tensor(value));
-    tensors.push_back(std::move(tensor));
+    SLIPWAY_TRY(tensors.emplace_back(), output_tensor(value));
   }
   return tensors;
 }

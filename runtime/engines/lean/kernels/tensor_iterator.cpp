@@ -1,12 +1,8 @@
 #include "lean/kernels/tensor_iterator.h"
 
-#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <utility>
-
-#include "lean/kernels/kernel.h"
-#include "lean/kernels/moves.h"
 
 namespace slipway::lean {
 Status mismatch(std::string what) {
