@@ -329,15 +329,13 @@ Status ExecuTorchEngine::execute_module() {
 
 Result<Tensor> ExecuTorchEngine::output_tensor(const EValue& value) const {
   if (value.isInt()) {
-    const std::int64_t number = value.toInt();
-    return Tensor{DType::kInt64, {}, bytes_at(&number, sizeof(number))};
+    return scalar<std::int64_t>(DType::kInt64, value.toInt());
   }
   if (value.isDouble()) {
-    const double number = value.toDouble();
-    return Tensor{DType::kFloat64, {}, bytes_at(&number, sizeof(number))};
+    return scalar<double>(DType::kFloat64, value.toDouble());
   }
   if (value.isBool()) {
-    return Tensor{DType::kBool, {}, {static_cast<std::uint8_t>(value.toBool() ? 1 : 0)}};
+    return scalar<std::uint8_t>(DType::kBool, value.toBool() ? 1 : 0);
   }
   if (value.isNone()) {
     return Tensor{DType::kNone, {}, {}};

@@ -149,31 +149,26 @@ bool Method::fixed_shapes() const {
 
 Result<Tensor> Method::output(std::size_t index) const {
   const EValue& value = values_[static_cast<std::size_t>(item_of(plan_->outputs(), index))];
-  Tensor tensor;
   if (const auto* view = std::get_if<TensorView>(&value);
       view != nullptr && view->dtype != DType::kUnknown && view->data != nullptr) {
     // A damaged file may name a large tensor as an output many times.
     SLIPWAY_RETURN_IF_ERROR(check_room(view->bytes(), "output " + std::to_string(index)));
     return tensor_of(*view);
   }
-  const auto scalar = [&tensor](DType dtype, auto number) {
-    tensor.dtype = dtype;
-    tensor.bytes.resize(sizeof(number));
-    std::memcpy(tensor.bytes.data(), &number, sizeof(number));
-  };
   if (const auto* integer = std::get_if<std::int64_t>(&value)) {
-    scalar(DType::kInt64, *integer);
-  } else if (const auto* real = std::get_if<double>(&value)) {
-    scalar(DType::kFloat64, *real);
-  } else if (const auto* flag = std::get_if<bool>(&value)) {
-    scalar(DType::kBool, static_cast<std::uint8_t>(*flag ? 1 : 0));
-  } else if (std::holds_alternative<std::monostate>(value)) {
-    tensor.dtype = DType::kNone;
-  } else {
-    return Status(Code::kExecution, "Output " + std::to_string(index) + " has no form outside the runtime.",
-                  "export the model with tensors and numbers of plain types as outputs");
+    return scalar(DType::kInt64, *integer);
   }
-  return tensor;
+  if (const auto* real = std::get_if<double>(&value)) {
+    return scalar(DType::kFloat64, *real);
+  }
+  if (const auto* flag = std::get_if<bool>(&value)) {
+    return scalar<std::uint8_t>(DType::kBool, *flag ? 1 : 0);
+  }
+  if (std::holds_alternative<std::monostate>(value)) {
+    return Tensor{DType::kNone, {}, {}};
+  }
+  return Status(Code::kExecution, "Output " + std::to_string(index) + " has no form outside the runtime.",
+                "export the model with tensors and numbers of plain types as outputs");
 }
 
 std::vector<Method::FirstUse> Method::first_uses() const {
