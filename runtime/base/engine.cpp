@@ -4,9 +4,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "slipway/status.h"
-#include "slipway/tensor.h"
-
 namespace slipway {
 
 std::vector<SizeRange> size_ranges(const ValueSpec& spec) {
@@ -44,7 +41,7 @@ Status Engine::configure(const EngineOptions& options) {
       {options.trust_provider, "--trust_provider", "onnxruntime"},
   };
   for (const Only& only : all) {
-    if (only.given) {
+    if (only.given && info().name != only.engine) {
       return {Code::kUsage, "The engine " + info().name + " has no " + only.flag + ".",
               std::string("leave ") + only.flag + " to bundles of the engine " + only.engine};
     }

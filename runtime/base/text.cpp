@@ -64,10 +64,10 @@ std::string trimmed(std::string_view text, std::string_view characters) {
   return std::string(text.substr(first, text.find_last_not_of(characters) - first + 1));
 }
 
-std::string joined(const std::vector<std::string>& words) {
+std::string joined(const std::vector<std::string>& words, const char* separator) {
   std::string text;
   for (const std::string& word : words) {
-    text += (text.empty() ? "" : ", ") + word;
+    text += (text.empty() ? "" : separator) + word;
   }
   return text;
 }

@@ -21,7 +21,7 @@ std::vector<std::string_view> pieces(std::string_view text, std::string_view sep
 std::string trimmed(std::string_view text, std::string_view characters);
 
 // "a, b, c"
-std::string joined(const std::vector<std::string>& words);
+std::string joined(const std::vector<std::string>& words, const char* separator = ", ");
 
 #ifdef _WIN32
 // Between our UTF-8 and Windows' UTF-16. What is no UTF-8 becomes a replacement character.

@@ -18,8 +18,7 @@ Result<std::vector<Tensor>> run_method(const slipway_program* program, const std
   }
   std::vector<Tensor> outputs;
   for (std::size_t i = 0; i < method->output_count(); ++i) {
-    SLIPWAY_TRY(Tensor output, method->output(i));
-    outputs.push_back(std::move(output));
+    SLIPWAY_TRY(outputs.emplace_back(), method->output(i));
   }
   return outputs;
 }

@@ -8,11 +8,6 @@
 namespace slipway {
 namespace {
 
-template <typename T>
-Tensor scalar(DType dtype, T value) {
-  return {dtype, {}, bytes_at(&value, sizeof(value))};
-}
-
 bool is_real(DType dtype) {
   return dtype != DType::kUnknown && dtype != DType::kComplex64 && dtype != DType::kComplex128;
 }

@@ -31,18 +31,11 @@ std::vector<std::string> split(const std::string& text, char separator) {
 }
 
 bool parse_number(std::string_view text, std::int64_t limit, std::int64_t* value) {
-  if (text.empty() || text.size() > 18) {
+  if (text.empty() || text.size() > 18 || text.find_first_not_of("0123456789") != std::string_view::npos) {
     return false;
   }
-  std::int64_t number = 0;
-  for (const char c : text) {
-    if (c < '0' || c > '9') {
-      return false;
-    }
-    number = number * 10 + (c - '0');
-  }
-  *value = number;
-  return number <= limit;
+  *value = std::stoll(std::string(text));
+  return *value <= limit;
 }
 
 constexpr unsigned kMost = 1000000;

@@ -329,15 +329,13 @@ Status ExecuTorchEngine::execute_module() {
 
 Result<Tensor> ExecuTorchEngine::output_tensor(const EValue& value) const {
   if (value.isInt()) {
-    const std::int64_t number = value.toInt();
-    return Tensor{DType::kInt64, {}, bytes_at(&number, sizeof(number))};
+    return scalar<std::int64_t>(DType::kInt64, value.toInt());
   }
   if (value.isDouble()) {
-    const double number = value.toDouble();
-    return Tensor{DType::kFloat64, {}, bytes_at(&number, sizeof(number))};
+    return scalar<double>(DType::kFloat64, value.toDouble());
   }
   if (value.isBool()) {
-    return Tensor{DType::kBool, {}, {static_cast<std::uint8_t>(value.toBool() ? 1 : 0)}};
+    return scalar<std::uint8_t>(DType::kBool, value.toBool() ? 1 : 0);
   }
   if (value.isNone()) {
     return Tensor{DType::kNone, {}, {}};
@@ -368,8 +366,7 @@ Result<Tensor> ExecuTorchEngine::output_tensor(const EValue& value) const {
 Result<std::vector<Tensor>> ExecuTorchEngine::outputs() {
   std::vector<Tensor> tensors;
   for (const EValue& value : outputs_) {
-    SLIPWAY_TRY(Tensor tensor, output_tensor(value));
-    tensors.push_back(std::move(tensor));
+    SLIPWAY_TRY(tensors.emplace_back(), output_tensor(value));
   }
   return tensors;
 }

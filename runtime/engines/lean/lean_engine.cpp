@@ -5,9 +5,11 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
 #include "etdump.h"
 #include "lean/kernels/kernel.h"
 #include "lean/loaded_program.h"
@@ -38,8 +40,7 @@ auto contained(Call call) -> decltype(call()) {
 [[maybe_unused]] void add_kernel_types(const std::string& model_path, ProgramInfo* info) {
   const Result<lean::DataStore> store = lean::DataStore::open(model_path, "");
   for (std::size_t i = 0; store.ok() && i < info->methods.size(); ++i) {
-    const pte::ExecutionPlan& plan =
-        *store.value().program().execution_plan()->Get(static_cast<flatbuffers::uoffset_t>(i));
+    const pte::ExecutionPlan& plan = *item_of(store.value().program().execution_plan(), i);
     const Result<std::vector<std::string>> types = lean::kernel_types(plan, store.value());
     if (types.ok()) {
       info->methods[i].kernel_types = types.value();
@@ -71,41 +72,28 @@ class LeanEngine : public Engine {
   }
 
   Status configure(const EngineOptions& options) override {
-    const Result<std::vector<std::string>> unused = lean::known_features(options.unused_features);
-    SLIPWAY_RETURN_IF_ERROR(unused);
+    SLIPWAY_TRY(const std::vector<std::string> unused, lean::known_features(options.unused_features));
     if (options.kleidiai == "on" && !capabilities().kleidiai) {
       return {
           Code::kUsage, "This runner was built without KleidiAI.",
           "leave --kleidiai on to bundles for 64-bit Arm; without it, the fastest kernels here are chosen"};
     }
-    context_.limit({unused.value(), options.kleidiai != "off"});
+    context_.limit({unused, options.kleidiai != "off"});
     max_jumps_ = options.max_jumps;
     cache_path_ = options.weights_cache;
-    EngineOptions others = options;
-    others.kleidiai.clear();
-    others.unused_features.clear();
-    others.max_jumps = 0;
-    others.weights_cache.clear();
-    return Engine::configure(others);
+    return Engine::configure(options);
   }
 
   std::vector<std::pair<std::string, std::string>> settings() const override {
-    const auto list = [](const std::vector<std::string>& names) {
-      std::string text;
-      for (const std::string& name : names) {
-        text += (text.empty() ? "" : ",") + name;
-      }
-      return text;
-    };
     std::vector<std::pair<std::string, std::string>> found;
     const bool built = capabilities().kleidiai;
     found.emplace_back("kleidiai", !built ? "none" : context_.limits().kleidiai ? "on" : "off");
     const lean::UnusedFeatures& features = context_.unused();
     if (!features.unused.empty()) {
-      found.emplace_back("cpu_features_unused", list(features.unused));
+      found.emplace_back("cpu_features_unused", joined(features.unused, ","));
     }
     if (!features.absent.empty()) {
-      found.emplace_back("cpu_features_absent", list(features.absent));
+      found.emplace_back("cpu_features_absent", joined(features.absent, ","));
     }
     return found;
   }
@@ -172,9 +160,7 @@ class LeanEngine : public Engine {
     return contained([&]() -> Result<std::vector<Tensor>> {
       std::vector<Tensor> found;
       for (std::size_t i = 0; i < method_->output_count(); ++i) {
-        Result<Tensor> output = method_->output(i);
-        SLIPWAY_RETURN_IF_ERROR(output);
-        found.push_back(std::move(output.value()));
+        SLIPWAY_TRY(found.emplace_back(), method_->output(i));
       }
       return found;
     });
@@ -210,26 +196,26 @@ class LeanEngine : public Engine {
   }
 
   Result<std::vector<std::uint8_t>> profile() override {
-    return contained([&]() -> Result<std::vector<std::uint8_t>> {
-      return program_.recorder() == nullptr ? std::vector<std::uint8_t>()
-                                            : write_etdump(program_.recorder()->blocks());
-    });
+    return recorded([](const lean::Recorder& recorder) { return write_etdump(recorder.blocks()); });
   }
 
   Result<std::vector<std::uint8_t>> values() override {
-    return contained([&]() -> Result<std::vector<std::uint8_t>> {
-      return program_.recorder() == nullptr ? std::vector<std::uint8_t>() : program_.recorder()->values();
-    });
+    return recorded([](const lean::Recorder& recorder) { return recorder.values(); });
   }
 
   Result<std::vector<ProfileRow>> profile_rows(unsigned timed) override {
-    return contained([&]() -> Result<std::vector<ProfileRow>> {
-      return program_.recorder() == nullptr ? std::vector<ProfileRow>()
-                                            : rows_of(program_.recorder()->blocks(), timed);
-    });
+    return recorded([timed](const lean::Recorder& recorder) { return rows_of(recorder.blocks(), timed); });
   }
 
  private:
+  // What `read` finds in the profile; nothing without one.
+  template <typename Read, typename Found = std::invoke_result_t<Read, const lean::Recorder&>>
+  Result<Found> recorded(Read read) {
+    return contained([&]() -> Result<Found> {
+      return program_.recorder() == nullptr ? Found() : read(*program_.recorder());
+    });
+  }
+
   Status load_method(const LoadOptions& options) {
     method_ = nullptr;
     not_kept_.clear();

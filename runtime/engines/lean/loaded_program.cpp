@@ -1,5 +1,6 @@
 #include "lean/loaded_program.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "etdump.h"
@@ -20,9 +21,8 @@ Status LoadedProgram::load_methods(const LoadRequest& request) {
   recorder_ = request.profile ? std::make_unique<Recorder>(request.values) : nullptr;
   const std::uint64_t start = Recorder::now();
   SLIPWAY_RETURN_IF_ERROR(context_.start());
-  Result<DataStore> store = request.open();
-  SLIPWAY_RETURN_IF_ERROR(store);
-  store_ = std::make_unique<DataStore>(std::move(store.value()));
+  SLIPWAY_TRY(DataStore store, request.open());
+  store_ = std::make_unique<DataStore>(std::move(store));
   const WeightsFile* packed = cache_ == nullptr ? nullptr
                                                 : cache_->open(*store_, request.model_path, request.data_path,
                                                                context_.limits().kleidiai);
@@ -30,17 +30,14 @@ Status LoadedProgram::load_methods(const LoadRequest& request) {
   shared_ = std::make_unique<SharedArenas>(store_->program());
   std::vector<std::string> names = request.methods;
   for (std::size_t i = 0; request.methods.empty() && i < store_->program().execution_plan()->size(); ++i) {
-    names.push_back(
-        store_->program().execution_plan()->Get(static_cast<flatbuffers::uoffset_t>(i))->name()->str());
+    names.push_back(item_of(store_->program().execution_plan(), i)->name()->str());
   }
   for (const std::string& name : names) {
-    Result<std::unique_ptr<Method>> method =
-        Method::load(context_, *store_, *weights_, *shared_, name, recorder_.get());
-    SLIPWAY_RETURN_IF_ERROR(method);
+    SLIPWAY_TRY(methods_.emplace_back(),
+                Method::load(context_, *store_, *weights_, *shared_, name, recorder_.get()));
     if (request.max_jumps != 0) {
-      method.value()->set_most_jumps(request.max_jumps);
+      methods_.back()->set_most_jumps(request.max_jumps);
     }
-    methods_.push_back(std::move(method.value()));
   }
   store_->forget_all();
   if (recorder_ != nullptr) {
@@ -51,12 +48,9 @@ Status LoadedProgram::load_methods(const LoadRequest& request) {
 }
 
 Method* LoadedProgram::find(const std::string& name) const {
-  for (const std::unique_ptr<Method>& method : methods_) {
-    if (method->name() == name) {
-      return method.get();
-    }
-  }
-  return nullptr;
+  const auto found = std::find_if(methods_.begin(), methods_.end(),
+                                  [&name](const auto& method) { return method->name() == name; });
+  return found == methods_.end() ? nullptr : found->get();
 }
 
 Checksum LoadedProgram::checksum() const {

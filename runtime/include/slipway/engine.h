@@ -201,7 +201,7 @@ class Engine {
   // What is registered in this process.
   virtual Capabilities capabilities() const = 0;
 
-  // Takes settings over, before anything else is called. The engine that has none refuses them (kUsage).
+  // Takes settings over, before anything else is called. This one refuses those of other engines (kUsage).
   virtual Status configure(const EngineOptions& options);
   // The settings in effect after load(), for the result; name and value.
   virtual std::vector<std::pair<std::string, std::string>> settings() const { return {}; }

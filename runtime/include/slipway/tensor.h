@@ -56,6 +56,12 @@ struct Tensor {
 // A copy of so many bytes.
 std::vector<std::uint8_t> bytes_at(const void* data, std::size_t size);
 
+// A tensor without dimensions.
+template <typename T>
+Tensor scalar(DType dtype, T number) {
+  return {dtype, {}, bytes_at(&number, sizeof(number))};
+}
+
 // The number that the bits of a 16-bit float are.
 float float16_value(std::uint16_t bits);
 float bfloat16_value(std::uint16_t bits);

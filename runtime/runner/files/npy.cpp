@@ -1,6 +1,8 @@
 #include "runner/files/npy.h"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <string_view>
 
 #include "base/text.h"
@@ -101,18 +103,15 @@ Result<Tensor> parse_npy(const std::uint8_t* data, std::size_t size, const std::
   }
   Tensor tensor;
   tensor.shape = said.shape;
-  for (const Descriptor& descriptor : kDescriptors) {
-    if (said.descr == descriptor.text) {
-      tensor.dtype = descriptor.dtype;
-      break;
-    }
-  }
-  if (tensor.dtype == DType::kUnknown) {
+  const auto* known = std::find_if(std::begin(kDescriptors), std::end(kDescriptors),
+                                   [&said](const Descriptor& one) { return said.descr == one.text; });
+  if (known == std::end(kDescriptors)) {
     const bool big = !said.descr.empty() && said.descr.front() == '>';
     return bad(name, "holds elements of type '" + said.descr + "'" + (big ? ", which is big-endian" : ""),
                big ? "convert it: array.astype(array.dtype.newbyteorder('<'))"
                    : "use bool, (u)int8 to (u)int64, float16/32/64, complex64/128, or bfloat16 as '|V2'");
   }
+  tensor.dtype = known->dtype;
   if (said.fortran && tensor.shape.size() > 1) {
     return bad(name, "is in Fortran order", save);
   }
@@ -134,13 +133,9 @@ Result<Tensor> parse_npy(const std::uint8_t* data, std::size_t size, const std::
 }
 
 std::vector<std::uint8_t> format_npy(const Tensor& tensor) {
-  const char* descr = "|V1";
-  for (const Descriptor& descriptor : kDescriptors) {
-    if (descriptor.dtype == tensor.dtype) {
-      descr = descriptor.text;
-      break;
-    }
-  }
+  const auto* known = std::find_if(std::begin(kDescriptors), std::end(kDescriptors),
+                                   [&tensor](const Descriptor& one) { return one.dtype == tensor.dtype; });
+  const char* descr = known == std::end(kDescriptors) ? "|V1" : known->text;
   std::string header = std::string("{'descr': '") + descr + "', 'fortran_order': False, 'shape': (";
   for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
     header += (i == 0 ? "" : ", ") + std::to_string(tensor.shape[i]);

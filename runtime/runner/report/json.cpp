@@ -7,6 +7,8 @@
 
 namespace slipway {
 std::string json_escape(std::string_view text) {
+  constexpr std::string_view kEscaped = "\"\\\n\t\r";
+  constexpr std::string_view kEscapes = "\"\\ntr";
   std::string out;
   out.reserve(text.size());
   while (!text.empty()) {
@@ -17,15 +19,8 @@ std::string json_escape(std::string_view text) {
       text.remove_prefix(1);
       continue;
     }
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (c == '\n') {
-      out += "\\n";
-    } else if (c == '\t') {
-      out += "\\t";
-    } else if (c == '\r') {
-      out += "\\r";
+    if (const std::size_t at = kEscaped.find(c); at != std::string_view::npos) {
+      out += {'\\', kEscapes[at]};
     } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
       char code[8];
       std::snprintf(code, sizeof(code), "\\u%04x", static_cast<unsigned>(static_cast<unsigned char>(c)));

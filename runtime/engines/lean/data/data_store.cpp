@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "flat_tensor_generated.h"
-#include "program_file.h"
 #include "program_info.h"
 
 #include <xnnpack.h>
@@ -24,23 +23,20 @@ std::size_t arenas_of(const pte::ExecutionPlan& plan) {
 }
 
 std::int64_t size_of_arena(const pte::ExecutionPlan& plan, std::size_t arena) {
-  return plan.non_const_buffer_sizes()->Get(static_cast<flatbuffers::uoffset_t>(arena));
+  return item_of(plan.non_const_buffer_sizes(), arena);
 }
 
 }  // namespace
 
 Result<DataStore> DataStore::open(const std::string& model_path, const std::string& data_path) {
-  Result<MappedFile> file = MappedFile::open(model_path);
-  SLIPWAY_RETURN_IF_ERROR(file);
-  return open(std::move(file.value()), model_path, data_path);
+  SLIPWAY_TRY(MappedFile file, MappedFile::open(model_path));
+  return open(std::move(file), model_path, data_path);
 }
 
 Result<DataStore> DataStore::open(MappedFile file, const std::string& name, const std::string& data_path) {
-  const Result<const pte::Program*> program = check_program(file.data(), file.size(), name);
-  SLIPWAY_RETURN_IF_ERROR(program);
-  const Result<ProgramLayout> layout = check_layout(file.data(), file.size(), name);
-  SLIPWAY_RETURN_IF_ERROR(layout);
-  DataStore store(std::move(file), program.value(), layout.value());
+  SLIPWAY_TRY(const pte::Program* program, check_program(file.data(), file.size(), name));
+  SLIPWAY_TRY(const ProgramLayout layout, check_layout(file.data(), file.size(), name));
+  DataStore store(std::move(file), program, layout);
   if (const auto* items = store.program().named_data()) {
     for (const pte::NamedData* item : *items) {
       store.named_.emplace(item->key()->str(), store.segment(item->segment_index()));
@@ -53,10 +49,9 @@ Result<DataStore> DataStore::open(MappedFile file, const std::string& name, cons
 }
 
 Status DataStore::open_data(const std::string& path) {
-  Result<MappedFile> file = MappedFile::open(path);
-  SLIPWAY_RETURN_IF_ERROR(file);
-  const std::uint8_t* data = file.value().data();
-  SLIPWAY_RETURN_IF_ERROR(check_data(data, file.value().size(), path));
+  SLIPWAY_TRY(MappedFile file, MappedFile::open(path));
+  const std::uint8_t* data = file.data();
+  SLIPWAY_RETURN_IF_ERROR(check_data(data, file.size(), path));
   const auto base = static_cast<std::size_t>(little_endian(data + kDataSegmentBase, 8));
   const ptd::FlatTensor* table = ptd::GetFlatTensor(data);
   for (const ptd::NamedData* item : *table->named_data()) {
@@ -73,35 +68,32 @@ Status DataStore::open_data(const std::string& path) {
               {path}};
     }
   }
-  data_files_.emplace(path, std::move(file.value()));
+  data_files_.emplace(path, std::move(file));
   return {};
 }
 
 Bytes DataStore::segment(std::size_t index) const {
-  const pte::DataSegment* segment = program_->segments()->Get(static_cast<flatbuffers::uoffset_t>(index));
+  const pte::DataSegment* segment = item_of(program_->segments(), index);
   return {file_.data() + static_cast<std::size_t>(layout_.segment_base + segment->offset()),
           static_cast<std::size_t>(segment->size())};
 }
 
 Bytes DataStore::in_segment(const pte::SubsegmentOffsets& table, std::size_t index) const {
   const Bytes all = segment(table.segment_index());
-  const auto offset =
-      static_cast<std::size_t>(table.offsets()->Get(static_cast<flatbuffers::uoffset_t>(index)));
+  const auto offset = static_cast<std::size_t>(item_of(table.offsets(), index));
   return {all.data + offset, all.size - offset};
 }
 
 Bytes DataStore::constant(std::size_t index) const {
   if (program_->constant_buffer() != nullptr && program_->constant_buffer()->size() != 0) {
-    const auto* storage =
-        program_->constant_buffer()->Get(static_cast<flatbuffers::uoffset_t>(index))->storage();
+    const auto* storage = item_of(program_->constant_buffer(), index)->storage();
     return storage == nullptr ? Bytes() : Bytes{storage->data(), storage->size()};
   }
   return in_segment(*program_->constant_segment(), index);
 }
 
 Bytes DataStore::initial(std::size_t table, std::size_t index) const {
-  return in_segment(*program_->mutable_data_segments()->Get(static_cast<flatbuffers::uoffset_t>(table)),
-                    index);
+  return in_segment(*item_of(program_->mutable_data_segments(), table), index);
 }
 
 Bytes DataStore::delegate(const pte::BackendDelegateDataReference& reference) const {

@@ -404,16 +404,14 @@ Status sdpa_with_kv_cache(Arguments& arguments) {
   return attend(arguments, call, 5, 7);
 }
 
-constexpr KernelEntry kAttentionTable[] = {
+}  // namespace
+
+constexpr KernelTable kAttentionKernels = {
     {"llama::custom_quantized_sdpa.out", {custom_quantized_sdpa, 16}},
     {"llama::custom_sdpa.out", {custom_sdpa, 9}},
     {"llama::sdpa_with_kv_cache.out", {sdpa_with_kv_cache, 12}, Sharing::kCaches},
     {"llama::update_cache.out", typed<update_cache>, Sharing::kCache},
     {"llama::update_cache_with_indices.out", typed<update_cache_with_indices>, Sharing::kCache},
 };
-
-}  // namespace
-
-const KernelTable kAttentionKernels = kAttentionTable;
 
 }  // namespace slipway::lean

@@ -264,12 +264,14 @@ Status pow_scalar_tensor(Other base, const TensorView& exponent, TensorView& out
                             [](auto power, auto number) { return power_of(number, power); });
 }
 
+}  // namespace
+
 #define SLIPWAY_BINARY_ROW(name, in, expression) \
   {"aten::" #name ".out", typed<binary<Binary_##name, In::in>>, Sharing::kEach},
 #define SLIPWAY_BINARY_ROWS(name, in, expression)                                       \
   {"aten::" #name ".Scalar_out", typed<binary<Binary_##name, In::in>>, Sharing::kEach}, \
       {"aten::" #name ".Tensor_out", typed<binary<Binary_##name, In::in>>, Sharing::kEach},
-constexpr KernelEntry kBinaryTable[] = {
+constexpr KernelTable kBinaryKernels = {
     SLIPWAY_OPS_OF_TENSORS(SLIPWAY_BINARY_ROW) SLIPWAY_OPS_WITH_NUMBERS(SLIPWAY_BINARY_ROWS)  // with commas
     {"aten::add.Scalar_out", typed<add<1>>, Sharing::kEach},
     {"aten::add.out", typed<add<1>>, Sharing::kEach},
@@ -292,9 +294,5 @@ constexpr KernelEntry kBinaryTable[] = {
     {"aten::sub.Scalar_out", typed<add<-1>>, Sharing::kEach},
     {"aten::sub.out", typed<add<-1>>, Sharing::kEach},
 };
-
-}  // namespace
-
-const KernelTable kBinaryKernels = kBinaryTable;
 
 }  // namespace slipway::lean

@@ -194,20 +194,15 @@ Status convolution(const TensorView& in, const TensorView& weight, const TensorV
   if (bias != nullptr && static_cast<std::int64_t>(bias->count()) != shape[1]) {
     return does_not_fit(in, weight);
   }
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
-  if (out.count() == 0) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_EMPTY(resize(&out, shape), out);
   return in_floats(out.dtype, [&](auto zero) {
     using T = decltype(zero);
     Volume<T> result = Volume<T>::zeros(out);
     if (bias != nullptr) {
       std::vector<T> offsets(bias->count());
       load(bias->dtype, bias->data, 1, offsets.size(), offsets.data());
-      for (std::int64_t n = 0; n < result.sizes[0]; ++n) {
-        for (std::int64_t c = 0; c < result.sizes[1]; ++c) {
-          std::fill_n(result.plane(n, c), result.area(), offsets[static_cast<std::size_t>(c)]);
-        }
+      for (std::int64_t i = 0; i < result.planes(); ++i) {
+        std::fill_n(result.plane(0, i), result.area(), offsets[static_cast<std::size_t>(i) % offsets.size()]);
       }
     }
     const Volume<T> source(in);
@@ -285,13 +280,11 @@ Status convolution_backward(const TensorView& gradient, const TensorView& in, co
   });
 }
 
-constexpr KernelEntry kConvolutionTable[] = {
+}  // namespace
+
+constexpr KernelTable kConvolutionKernels = {
     {"aten::convolution.out", typed<convolution>},
     {"aten::convolution_backward.out", typed<convolution_backward>},
 };
-
-}  // namespace
-
-const KernelTable kConvolutionKernels = kConvolutionTable;
 
 }  // namespace slipway::lean

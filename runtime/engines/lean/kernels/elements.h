@@ -53,6 +53,13 @@ DType promote(DType a, DType b);
 // float or double.
 template <typename T>
 void load(DType dtype, const std::uint8_t* from, std::int64_t stride, std::size_t count, T* to);
+// The element that lies there, converted.
+template <typename T>
+T load_one(DType dtype, const std::uint8_t* from) {
+  T value{};
+  load(dtype, from, 1, 1, &value);
+  return value;
+}
 // Writes `count` elements, `stride` elements apart, converted: floats to integers by truncation, anything to
 // bool by comparison with zero.
 template <typename T>

@@ -27,9 +27,7 @@ Status fill_tensor(const TensorView& in, const TensorView& value, TensorView& ou
   if (value.count() != 1) {
     return mismatch("the value to fill with is not one number");
   }
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, in));
-  copy(out, {value.data, value.dtype, {}});
-  return {};
+  return copy_as(out, in.shape(), {value.data, value.dtype, {}});
 }
 
 template <std::int64_t kNumber>
@@ -120,7 +118,9 @@ Status dropout(const TensorView& in, double p, std::optional<std::int64_t> train
   return {};
 }
 
-constexpr KernelEntry kFactoryTable[] = {
+}  // namespace
+
+constexpr KernelTable kFactoryKernels = {
     {"aten::arange.out", typed<arange>},
     {"aten::arange.start_out", typed<arange_start>},
     {"aten::empty.out", typed<empty>},
@@ -136,9 +136,5 @@ constexpr KernelEntry kFactoryTable[] = {
     {"aten::zeros.out", typed<all_of<0>>},
     {"dim_order_ops::_empty_dim_order.out", typed<empty>},
 };
-
-}  // namespace
-
-const KernelTable kFactoryKernels = kFactoryTable;
 
 }  // namespace slipway::lean

@@ -92,7 +92,7 @@ Status Lookup::prepare(const TensorView& in, const std::vector<TensorView*>& ind
     dims_.push_back(i);
     const TensorView before = shaped(common);
     const TensorView own = shaped(shapes_[i]);
-    SLIPWAY_RETURN_IF_ERROR(broadcast_shape({&before, &own}, &common));
+    SLIPWAY_TRY(common, broadcast_shape({&before, &own}));
   }
   // Neighbouring dimensions are replaced where they stand; scattered ones come first.
   const bool together = dims_.empty() || dims_.back() - dims_.front() + 1 == dims_.size();
@@ -323,12 +323,9 @@ Status put_into(TensorView& target, const std::vector<TensorView*>& indices, con
   return in_domain(domain_of(target.dtype), [&](auto zero) {
     using T = decltype(zero);
     lookup.each(target, source.steps, [&](std::int64_t offset, std::int64_t from) {
-      T value{};
-      load(values.dtype, at(values, from), 1, 1, &value);
+      T value = load_one<T>(values.dtype, at(values, from));
       if (accumulate) {
-        T before{};
-        load(target.dtype, target.data + offset, 1, 1, &before);
-        value += before;
+        value += load_one<T>(target.dtype, target.data + offset);
       }
       store(target.dtype, &value, 1, target.data + offset, 1);
     });
@@ -338,8 +335,7 @@ Status put_into(TensorView& target, const std::vector<TensorView*>& indices, con
 
 Status index_put(const TensorView& self, const std::vector<TensorView*>& indices, const TensorView& values,
                  bool accumulate, TensorView& out) {
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, self));
-  copy(out, whole(self));
+  SLIPWAY_RETURN_IF_ERROR(copy_as(out, self.shape(), whole(self)));
   return put_into(out, indices, values, accumulate);
 }
 Status index_put_in_place(TensorView& self, const std::vector<TensorView*>& indices, const TensorView& values,
@@ -348,16 +344,14 @@ Status index_put_in_place(TensorView& self, const std::vector<TensorView*>& indi
   return put_into(self, indices, values, accumulate);
 }
 
-constexpr KernelEntry kIndexingTable[] = {
+}  // namespace
+
+constexpr KernelTable kIndexingKernels = {
     {"aten::embedding.out", typed<embedding>},
     {"aten::index.Tensor_out", typed<index>},
     {"aten::index_select.out", typed<index_select>},
     {"aten::index_put.out", typed<index_put>, Sharing::kFirst},
     {"aten::index_put_", typed<index_put_in_place>, Sharing::kSelf},
 };
-
-}  // namespace
-
-const KernelTable kIndexingKernels = kIndexingTable;
 
 }  // namespace slipway::lean

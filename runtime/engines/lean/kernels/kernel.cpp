@@ -159,25 +159,21 @@ double Arguments::real(std::size_t i) {
   if (const auto* number = std::get_if<double>(&found)) {
     return *number;
   }
-  if (const auto* number = std::get_if<std::int64_t>(&found)) {
-    return static_cast<double>(*number);
-  }
-  if (const auto* flag = std::get_if<bool>(&found)) {
-    return *flag ? 1.0 : 0.0;
+  if (std::holds_alternative<std::int64_t>(found) || std::holds_alternative<bool>(found)) {
+    return static_cast<double>(integer(i));
   }
   fail(i, "a number");
   return 0.0;
 }
 
 std::size_t Arguments::dimension(std::size_t i, bool of_lines) {
-  std::size_t found = 0;
   const std::int64_t given = integer(i);
   const std::size_t rank = tensor(0).rank;
-  const Status wrapped = of_lines && rank == 0 ? Status() : wrap_dim(given, rank, &found);
-  if (fault_.ok()) {
-    fault_ = wrapped;
+  const Result<std::size_t> found = of_lines && rank == 0 ? 0 : wrap_dim(given, rank);
+  if (fault_.ok() && !found.ok()) {
+    fault_ = found.status();
   }
-  return found;
+  return found.ok() ? found.value() : 0;
 }
 
 std::vector<std::int64_t>& Arguments::integers(std::size_t i) {
@@ -186,14 +182,9 @@ std::vector<std::int64_t>& Arguments::integers(std::size_t i) {
   if (const auto* list = std::get_if<IntList>(&value(i))) {
     for (const std::int32_t item : list->items) {
       const auto* number = std::get_if<std::int64_t>(&(*values_)[static_cast<std::size_t>(item)]);
-      if (number == nullptr) {
-        fail(i, "a list of integers");
-        found.clear();
-        return found;
-      }
       // Sizes, paddings and the like are 32-bit numbers in programs; kernels multiply them with one another.
-      if (*number < INT32_MIN || *number > INT32_MAX) {
-        fail(i, "a list of sizes");
+      if (number == nullptr || *number < INT32_MIN || *number > INT32_MAX) {
+        fail(i, number == nullptr ? "a list of integers" : "a list of sizes");
         found.clear();
         return found;
       }

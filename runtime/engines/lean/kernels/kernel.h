@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string_view>
 #include <tuple>
@@ -222,15 +223,7 @@ template <auto kFunction>
 inline constexpr TypedKernel typed{Typed<kFunction>::call, Typed<kFunction>::kArguments};
 
 // The kernels of one file of this folder.
-struct KernelTable {
-  template <std::size_t N>
-  constexpr KernelTable(const KernelEntry (&entries)[N]) : first(entries), count(N) {}
-  const KernelEntry* begin() const { return first; }
-  const KernelEntry* end() const { return first + count; }
-
-  const KernelEntry* first;
-  std::size_t count;
-};
+using KernelTable = std::initializer_list<KernelEntry>;
 
 extern const KernelTable kAttentionKernels, kBinaryKernels, kConvolutionKernels, kFactoryKernels,
     kIndexingKernels, kLinearAlgebraKernels, kMaskedKernels, kNormalizationKernels, kPoolingKernels,

@@ -263,8 +263,7 @@ Status cdist(const TensorView& a, const TensorView& b, double p, Unused /*comput
   TensorView second = b;
   first.rank = static_cast<std::uint8_t>(a.rank - 2U);
   second.rank = static_cast<std::uint8_t>(b.rank - 2U);
-  Shape batch;
-  SLIPWAY_RETURN_IF_ERROR(broadcast_shape({&first, &second}, &batch));
+  SLIPWAY_TRY(const Shape batch, broadcast_shape({&first, &second}));
   Shape shape = batch;
   shape.push_back(a.sizes[a.rank - 2U]);
   shape.push_back(b.sizes[b.rank - 2U]);
@@ -345,7 +344,9 @@ Status fast_hadamard_transform(const TensorView& in, TensorView& out) {
   return {};
 }
 
-constexpr KernelEntry kLinearAlgebraTable[] = {
+}  // namespace
+
+constexpr KernelTable kLinearAlgebraKernels = {
     {"aten::_cdist_forward.out", typed<cdist>},
     {"aten::_pdist_forward.out", typed<pdist>},
     {"aten::addmm.out", typed<addmm>},
@@ -354,9 +355,5 @@ constexpr KernelEntry kLinearAlgebraTable[] = {
     {"aten::mm.out", typed<mm<2>>},
     {"llama::fast_hadamard_transform.out", typed<fast_hadamard_transform>},
 };
-
-}  // namespace
-
-const KernelTable kLinearAlgebraKernels = kLinearAlgebraTable;
 
 }  // namespace slipway::lean

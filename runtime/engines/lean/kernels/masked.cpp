@@ -60,10 +60,7 @@ Status nonzero_of(const TensorView& in, const std::uint8_t* data, TensorView& ou
   const std::int64_t rows =
       in.rank == 0 ? 0
                    : std::count_if(values, values + in.count(), [mask](Bits x) { return (x & mask) != 0; });
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, Shape{rows, in.rank}));
-  if (out.count() == 0) {
-    return {};
-  }
+  SLIPWAY_RETURN_IF_EMPTY(resize(&out, Shape{rows, in.rank}), out);
   // The exporter may have planned the table a column at a time, as ATen makes it.
   Values<std::int64_t> positions(out, {});
   list_nonzero(values, in.count(), in.shape(), mask, positions.data(), static_cast<std::size_t>(rows));
@@ -83,8 +80,7 @@ Status nonzero(const TensorView& in, TensorView& out, Scratch& scratch) {
 
 // The elements whose mask is true, broadcast together, in row-major order.
 Status masked_select(const TensorView& in, const TensorView& mask, TensorView& out) {
-  Shape shape;
-  SLIPWAY_RETURN_IF_ERROR(broadcast_shape({&in, &mask}, &shape));
+  SLIPWAY_TRY(const Shape shape, broadcast_shape({&in, &mask}));
   if (in.dtype != out.dtype || mask.dtype != DType::kBool) {
     return mismatch("a mask or the result has the wrong type");
   }
@@ -121,8 +117,7 @@ Status masked_select(const TensorView& in, const TensorView& mask, TensorView& o
 // Where the mask is true, one element of source after the other.
 Status masked_scatter(const TensorView& in, const TensorView& mask, const TensorView& source, TensorView& out,
                       Scratch& scratch) {
-  Shape shape;
-  SLIPWAY_RETURN_IF_ERROR(broadcast_shape({&in, &mask}, &shape));
+  SLIPWAY_TRY(const Shape shape, broadcast_shape({&in, &mask}));
   if (in.dtype != out.dtype || source.dtype != out.dtype || mask.dtype != DType::kBool) {
     return mismatch("a mask or what is put in has the wrong type");
   }
@@ -233,7 +228,9 @@ Status clamp_tensors(const TensorView& in, const TensorView* low, const TensorVi
   return {};
 }
 
-constexpr KernelEntry kMaskedTable[] = {
+}  // namespace
+
+constexpr KernelTable kMaskedKernels = {
     {"aten::clamp.Tensor_out", typed<clamp_tensors>, Sharing::kEach},
     {"aten::masked_fill.Scalar_out", typed<masked_fill>, Sharing::kEach},
     {"aten::masked_scatter.out", typed<masked_scatter>, Sharing::kFirst},
@@ -241,9 +238,5 @@ constexpr KernelEntry kMaskedTable[] = {
     {"aten::nonzero.out", typed<nonzero>},
     {"aten::where.self_out", typed<where>, Sharing::kEach},
 };
-
-}  // namespace
-
-const KernelTable kMaskedKernels = kMaskedTable;
 
 }  // namespace slipway::lean

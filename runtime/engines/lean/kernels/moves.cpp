@@ -1,6 +1,5 @@
 #include "lean/kernels/moves.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <numeric>
 #include <utility>

@@ -129,20 +129,12 @@ Status layer_norm(const TensorView& in, const Shape& normalized, const TensorVie
                   std::make_reverse_iterator(in.sizes.begin() + in.rank))) {
     return mismatch("cannot normalise " + to_text(in.shape()) + " over " + to_text(normalized));
   }
-  std::size_t width = 1;
-  for (const std::int64_t size : normalized) {
-    width *= static_cast<std::size_t>(size);
-  }
+  const std::size_t width = shaped(normalized).count();
   Shape outer = in.shape();
-  for (std::size_t i = in.rank - normalized.size(); i < in.rank; ++i) {
-    outer[i] = 1;
-  }
+  std::fill_n(outer.rbegin(), normalized.size(), 1);
   SLIPWAY_RETURN_IF_ERROR(resize(&means, outer));
   SLIPWAY_RETURN_IF_ERROR(resize(&rstds, outer));
-  const Status resized = resize(&out, in);
-  if (!resized.ok() || in.count() == 0 || width == 0) {
-    return resized;
-  }
+  SLIPWAY_RETURN_IF_EMPTY(resize(&out, in), in);
   if ((weight != nullptr && weight->count() != width) || (bias != nullptr && bias->count() != width)) {
     return mismatch("weight or bias of a normalisation does not fit " + to_text(normalized));
   }
@@ -242,8 +234,7 @@ struct Statistics {
 };
 
 // Of every channel of the batch; gives `mean` and `inverse` their shape and values.
-Status statistics_of(const TensorView& in, double eps, TensorView& mean, TensorView& inverse,
-                     Statistics* found) {
+Result<Statistics> statistics_of(const TensorView& in, double eps, TensorView& mean, TensorView& inverse) {
   if (in.rank < 2) {
     return mismatch("cannot normalise the channels of " + to_text(in.shape()));
   }
@@ -256,21 +247,22 @@ Status statistics_of(const TensorView& in, double eps, TensorView& mean, TensorV
   SLIPWAY_RETURN_IF_ERROR(resize(&inverse, Shape{in.sizes[1]}));
   Reduction reduction;
   SLIPWAY_RETURN_IF_ERROR(reduction.plan(in, dims, false, &mean));
-  reduction.each<double>(in, mean, [found](const Line<double>& line) {
+  Statistics found;
+  reduction.each<double>(in, mean, [&found](const Line<double>& line) {
     double sum = 0;
     line.each([&sum](double x) { sum += x; });
-    found->count = static_cast<double>(line.count());
-    const double middle = sum / found->count;
+    found.count = static_cast<double>(line.count());
+    const double middle = sum / found.count;
     double squares = 0;
     line.each([&](double x) { squares += (x - middle) * (x - middle); });
-    found->means.push_back(middle);
-    found->variances.push_back(squares / found->count);
+    found.means.push_back(middle);
+    found.variances.push_back(squares / found.count);
     return middle;
   });
-  for (std::size_t c = 0; c < found->variances.size(); ++c) {
-    store_one(inverse, c, 1.0 / std::sqrt(found->variances[c] + eps));
+  for (std::size_t c = 0; c < found.variances.size(); ++c) {
+    store_one(inverse, c, 1.0 / std::sqrt(found.variances[c] + eps));
   }
-  return {};
+  return found;
 }
 
 TensorView view_of(const std::vector<double>& values) {
@@ -280,18 +272,14 @@ TensorView view_of(const std::vector<double>& values) {
 Status batch_norm_of_batch(const TensorView& in, TensorView* weight, TensorView* bias, Unused /*training*/,
                            Unused /*momentum*/, double eps, TensorView& out, TensorView& mean,
                            TensorView& inverse) {
-  Statistics found;
-  const Status done = statistics_of(in, eps, mean, inverse, &found);
-  return done.ok()
-             ? batch_norm_with(in, weight, bias, view_of(found.means), view_of(found.variances), eps, out)
-             : done;
+  SLIPWAY_TRY(const Statistics found, statistics_of(in, eps, mean, inverse));
+  return batch_norm_with(in, weight, bias, view_of(found.means), view_of(found.variances), eps, out);
 }
 
 // running = (1 - momentum) * running + momentum * seen
 void follow(TensorView& running, const std::vector<double>& seen, double momentum, double factor) {
   for (std::size_t c = 0; c < seen.size(); ++c) {
-    double before = 0;
-    load(running.dtype, running.data + c * size_of(running.dtype), 1, 1, &before);
+    const auto before = load_one<double>(running.dtype, running.data + c * size_of(running.dtype));
     store_one(running, c, (1 - momentum) * before + momentum * seen[c] * factor);
   }
 }
@@ -303,8 +291,7 @@ Status batch_norm_running(const TensorView& in, const TensorView* weight, const 
   if (!training) {
     return batch_norm_with(in, weight, bias, mean, variance, eps, out);
   }
-  Statistics found;
-  SLIPWAY_RETURN_IF_ERROR(statistics_of(in, eps, save_mean, save_inverse, &found));
+  SLIPWAY_TRY(const Statistics found, statistics_of(in, eps, save_mean, save_inverse));
   SLIPWAY_RETURN_IF_ERROR(
       batch_norm_with(in, weight, bias, view_of(found.means), view_of(found.variances), eps, out));
   if (mean.constant || variance.constant || mean.count() != found.means.size() ||
@@ -316,16 +303,14 @@ Status batch_norm_running(const TensorView& in, const TensorView* weight, const 
   return {};
 }
 
-constexpr KernelEntry kNormalizationTable[] = {
+}  // namespace
+
+constexpr KernelTable kNormalizationKernels = {
     {"aten::_native_batch_norm_legit.no_stats_out", typed<batch_norm_of_batch>},
     {"aten::_native_batch_norm_legit.out", typed<batch_norm_running>},
     {"aten::_native_batch_norm_legit_no_training.out", typed<batch_norm>},
     {"aten::native_group_norm.out", typed<group_norm>},
     {"aten::native_layer_norm.out", typed<layer_norm>},
 };
-
-}  // namespace
-
-const KernelTable kNormalizationKernels = kNormalizationTable;
 
 }  // namespace slipway::lean

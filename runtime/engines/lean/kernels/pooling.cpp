@@ -145,15 +145,10 @@ struct Windows {
       axes[i] = {in.sizes[in.rank - 2U + i], kernel[i], stride[i], padding[i], dilation[i]};
       counts[i] = windows(axes[i], ceil);
     }
-    const Status resized = resize(out, shape_of(in, counts[0], counts[1]));
-    if (resized.ok() && out->count() != 0 && in.count() == 0) {
-      return cannot(in);
-    }
-    if (resized.ok() && out->count() != 0) {
-      rows = spans_of(axes[0], counts[0]);
-      columns = spans_of(axes[1], counts[1]);
-    }
-    return resized;
+    SLIPWAY_RETURN_IF_EMPTY(resize(out, shape_of(in, counts[0], counts[1])), *out);
+    rows = spans_of(axes[0], counts[0]);
+    columns = spans_of(axes[1], counts[1]);
+    return in.count() == 0 ? cannot(in) : Status();
   }
 };
 
@@ -247,10 +242,7 @@ Status max_pool(const TensorView& in, const std::vector<std::int64_t>& kernel_si
   Windows found;
   SLIPWAY_RETURN_IF_ERROR(found.prepare(in, pair_of(kernel_size, 1), strides, pair_of(padding_given, 0),
                                         pair_of(dilation_given, 1), ceil, &out));
-  Status done = resize(&indices, out);
-  if (!done.ok() || out.count() == 0) {
-    return done;
-  }
+  SLIPWAY_RETURN_IF_EMPTY(resize(&indices, out), out);
   std::vector<std::int64_t> positions(out.count());
   in_domain(domain_of(in.dtype), [&](auto zero) {
     using T = decltype(zero);
@@ -274,11 +266,8 @@ Status max_pool(const TensorView& in, const std::vector<std::int64_t>& kernel_si
                 *to++ = best;
               }
             });
-    return 0;
   });
-  if (!positions.empty()) {
-    copy(indices, operand_of(straightened(indices, positions.data()), indices));
-  }
+  copy(indices, operand_of(straightened(indices, positions.data()), indices));
   return {};
 }
 
@@ -298,19 +287,15 @@ Status max_pool_backward(const TensorView& gradient, const TensorView& in, Unuse
     if (error.sizes[0] != result.sizes[0] || error.sizes[1] != result.sizes[1]) {
       return cannot(in);
     }
-    if (gradient.count() == 0) {
-      result.put(target);
-      return Status();
-    }
-    for (std::int64_t n = 0; n < error.sizes[0]; ++n) {
-      for (std::int64_t c = 0; c < error.sizes[1]; ++c) {
-        for (std::int64_t i = 0; i < error.area(); ++i) {
-          const std::int64_t position = positions.plane(n, c)[i];
-          if (position < 0 || position >= result.area()) {
-            return mismatch("index " + std::to_string(position) + " is outside " + to_text(in.shape()));
-          }
-          result.plane(n, c)[position] += error.plane(n, c)[i];
+    // Images without pixels can be any many.
+    const std::int64_t planes = gradient.count() == 0 ? 0 : error.planes();
+    for (std::int64_t plane = 0; plane < planes; ++plane) {
+      for (std::int64_t i = 0; i < error.area(); ++i) {
+        const std::int64_t position = positions.plane(0, plane)[i];
+        if (position < 0 || position >= result.area()) {
+          return mismatch("index " + std::to_string(position) + " is outside " + to_text(in.shape()));
         }
+        result.plane(0, plane)[position] += error.plane(0, plane)[i];
       }
     }
     result.put(target);
@@ -318,15 +303,13 @@ Status max_pool_backward(const TensorView& gradient, const TensorView& in, Unuse
   });
 }
 
-constexpr KernelEntry kPoolingTable[] = {
+}  // namespace
+
+constexpr KernelTable kPoolingKernels = {
     {"aten::_adaptive_avg_pool2d.out", typed<adaptive_avg_pool>},
     {"aten::avg_pool2d.out", typed<avg_pool>},
     {"aten::max_pool2d_with_indices.out", typed<max_pool>},
     {"aten::max_pool2d_with_indices_backward.grad_input", typed<max_pool_backward>},
 };
-
-}  // namespace
-
-const KernelTable kPoolingKernels = kPoolingTable;
 
 }  // namespace slipway::lean

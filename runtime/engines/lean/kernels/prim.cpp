@@ -29,27 +29,19 @@ Status local_scalar(const TensorView& in, EValue& out) {
     return mismatch("a tensor of " + to_text(in.shape()) + " is not one number");
   }
   if (is_floating(in.dtype)) {
-    double number = 0;
-    load(in.dtype, in.data, 1, 1, &number);
-    out = number;
+    out = load_one<double>(in.dtype, in.data);
   } else {
-    std::int64_t number = 0;
-    load(in.dtype, in.data, 1, 1, &number);
+    const auto number = load_one<std::int64_t>(in.dtype, in.data);
     out = in.dtype == DType::kBool ? EValue(number != 0) : EValue(number);
   }
   return {};
 }
 
-struct Max {
+template <bool kLargest>
+struct Extreme {
   template <typename T>
   T operator()(T a, T b) const {
-    return a > b ? a : b;
-  }
-};
-struct Min {
-  template <typename T>
-  T operator()(T a, T b) const {
-    return a < b ? a : b;
+    return (kLargest ? a > b : a < b) ? a : b;
   }
 };
 
@@ -138,16 +130,12 @@ Status et_view(Arguments& arguments) {
 
 // Row `index` of self becomes copy_from; self grows to hold it.
 Status copy_index(TensorView& self, const TensorView& source, std::int64_t index) {
-  if (self.rank != source.rank + 1U || index < 0 || index == INT64_MAX || self.dtype != source.dtype) {
+  if (self.rank != source.rank + 1U || index < 0 || index == INT64_MAX || self.dtype != source.dtype ||
+      !std::equal(source.sizes.begin(), source.sizes.begin() + source.rank, self.sizes.begin() + 1)) {
     return mismatch("cannot put " + to_text(source.shape()) + " into " + to_text(self.shape()));
   }
   Shape shape = self.shape();
   shape[0] = std::max(shape[0], index + 1);
-  for (std::size_t i = 0; i < source.rank; ++i) {
-    if (shape[i + 1] != source.sizes[i]) {
-      return mismatch("cannot put " + to_text(source.shape()) + " into " + to_text(self.shape()));
-    }
-  }
   const Status resized = resize(&self, shape);
   if (resized.ok() && source.bytes() != 0) {
     std::memmove(self.data + static_cast<std::size_t>(index) * source.bytes(), source.data, source.bytes());
@@ -155,7 +143,9 @@ Status copy_index(TensorView& self, const TensorView& source, std::int64_t index
   return resized;
 }
 
-constexpr KernelEntry kPrimTable[] = {
+}  // namespace
+
+constexpr KernelTable kPrimKernels = {
     {"aten::_local_scalar_dense", typed<local_scalar>},
     {"aten::sym_numel", typed<sym_numel>},
     {"aten::sym_size.int", typed<sym_size>},
@@ -179,15 +169,11 @@ constexpr KernelEntry kPrimTable[] = {
     {"executorch_prim::sym_float.Scalar", typed<sym_float>},
     {"executorch_prim::sym_int.Scalar", typed<to_whole<::trunc>>},
     {"executorch_prim::sym_ite.Scalar", typed<sym_ite>},
-    {"executorch_prim::sym_max.Scalar", typed<number_op<Max>>},
-    {"executorch_prim::sym_min.Scalar", typed<number_op<Min>>},
+    {"executorch_prim::sym_max.Scalar", typed<number_op<Extreme<true>>>},
+    {"executorch_prim::sym_min.Scalar", typed<number_op<Extreme<false>>>},
     {"executorch_prim::sym_not.Scalar", typed<sym_not>},
     {"executorch_prim::truediv.Scalar", typed<truediv>},
     {"executorch_prim::trunc.Scalar", typed<to_whole<::trunc>>},
 };
-
-}  // namespace
-
-const KernelTable kPrimKernels = kPrimTable;
 
 }  // namespace slipway::lean

@@ -258,33 +258,32 @@ Status add_quantized(const TensorView& a, double a_scale, double a_zero, Unused 
 }
 
 // A weight of integers as floats. Each row has a scale, or one for each of the groups it is cut into.
-Status weight_of(const TensorView& weight, const TensorView& scales, const TensorView* zero_points,
-                 std::vector<float>* values) {
+Result<std::vector<float>> weight_of(const TensorView& weight, const TensorView& scales,
+                                     const TensorView* zero_points) {
   const std::size_t groups = scales.rank == 2 ? static_cast<std::size_t>(scales.sizes[1]) : 1;
   if (weight.rank != 2 || scales.rank < 1 || scales.rank > 2 || scales.sizes[0] != weight.sizes[0] ||
       groups == 0 || (zero_points != nullptr && zero_points->count() != scales.count())) {
     return mismatch("scales of " + to_text(scales.shape()) + " do not fit a weight of " +
                     to_text(weight.shape()));
   }
-  *values = elements_of<float>(weight);
+  std::vector<float> values = elements_of<float>(weight);
   const std::vector<float> scale = elements_of<float>(scales);
   const std::vector<float> zero =
       zero_points == nullptr ? std::vector<float>(scale.size()) : elements_of<float>(*zero_points);
   const auto width = static_cast<std::size_t>(weight.sizes[1]);
   const std::size_t group = (width + groups - 1) / groups;
-  for (std::size_t i = 0; i < values->size(); ++i) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
     const std::size_t at = i / width * groups + i % width / group;
-    (*values)[i] = ((*values)[i] - zero[at]) * scale[at];
+    values[i] = (values[i] - zero[at]) * scale[at];
   }
-  return {};
+  return values;
 }
 
 // In (m x k) times the weight, which is k x n, or n x k if it is transposed.
 template <bool transposed>
 Status mixed_mm(const TensorView& in, const TensorView& weight, const TensorView& scales,
                 const TensorView* zero_points, TensorView& out) {
-  std::vector<float> factors;
-  SLIPWAY_RETURN_IF_ERROR(weight_of(weight, scales, zero_points, &factors));
+  SLIPWAY_TRY(const std::vector<float> factors, weight_of(weight, scales, zero_points));
   const std::int64_t inner = weight.sizes[transposed ? 1 : 0];
   if (in.rank == 0 || in.sizes[in.rank - 1U] != inner) {
     return mismatch("cannot multiply " + to_text(in.shape()) + " with " + to_text(weight.shape()));
@@ -306,7 +305,9 @@ Status mixed_linear(const TensorView& in, const TensorView& weight, const Tensor
   return mixed_mm<true>(in, weight, scales, zero_points, out);
 }
 
-constexpr KernelEntry kQuantizedTable[] = {
+}  // namespace
+
+constexpr KernelTable kQuantizedKernels = {
     {"quantized_decomposed::add.out", typed<add_quantized>, Sharing::kEach},
     {"quantized_decomposed::choose_qparams.Tensor_out", typed<choose_qparams>},
     {"quantized_decomposed::choose_qparams_per_token_asymmetric.out", typed<choose_per_token>},
@@ -327,9 +328,5 @@ constexpr KernelEntry kQuantizedTable[] = {
     {"quantized_decomposed::quantize_per_tensor.out", {quantize<per_tensor, 3>, 7}},
     {"quantized_decomposed::quantize_per_token.out", {quantize<per_token, 3>, 7}},
 };
-
-}  // namespace
-
-const KernelTable kQuantizedKernels = kQuantizedTable;
 
 }  // namespace slipway::lean

@@ -315,7 +315,9 @@ Status cumsum(const TensorView& in, LineDim dim, Unused /*dtype*/, TensorView& o
   });
 }
 
-constexpr KernelEntry kReduceTable[] = {
+}  // namespace
+
+constexpr KernelTable kReduceKernels = {
     {"aten::amax.out", typed<extreme<true>>},
     {"aten::amin.out", typed<extreme<false>>},
     {"aten::any.all_out", typed<any_all>},
@@ -338,14 +340,11 @@ constexpr KernelEntry kReduceTable[] = {
     {"aten::var_mean.correction_out", typed<var_mean>},
 };
 
-}  // namespace
-
 Status Reduction::plan(const TensorView& in, const std::vector<std::int64_t>& dims, bool keep,
                        TensorView* out) {
   std::array<bool, kMostDims> reduced{};
   for (const std::int64_t item : dims) {
-    std::size_t dim = 0;
-    SLIPWAY_RETURN_IF_ERROR(in.rank == 0 ? Status() : wrap_dim(item, in.rank, &dim));
+    SLIPWAY_TRY(const std::size_t dim, in.rank == 0 ? Result<std::size_t>(0) : wrap_dim(item, in.rank));
     reduced[dim] = true;
   }
   if (dims.empty()) {
@@ -365,7 +364,5 @@ Status Reduction::plan(const TensorView& in, const std::vector<std::int64_t>& di
   reduced_.merge();  // longer runs
   return resize(out, shape);
 }
-
-const KernelTable kReduceKernels = kReduceTable;
 
 }  // namespace slipway::lean

@@ -20,11 +20,7 @@ class Line {
   std::size_t count() const { return axes_.count(); }
 
   // There must be one.
-  T first() const {
-    T value{};
-    load(dtype_, data_, 1, 1, &value);
-    return value;
-  }
+  T first() const { return load_one<T>(dtype_, data_); }
 
   // Calls f(elements, count) for all of them, in order and as many as lie together or are converted at once;
   // until it gives false, if it gives anything.
@@ -92,14 +88,16 @@ class Reduction {
   void each(const TensorView& in, TensorView& out, F f) {
     const auto in_size = static_cast<std::int64_t>(size_of(in.dtype));
     const auto out_size = static_cast<std::int64_t>(size_of(out.dtype));
-    visit_rows(in, out, false,
-               [&](const std::uint8_t* from, std::int64_t step, std::uint8_t* to, std::int64_t to_step,
-                   std::size_t length) {
-                 for (std::size_t i = 0; i < length; ++i, from += step * in_size, to += to_step * out_size) {
-                   const T value = f(Line<T>(in.dtype, from, reduced_));
-                   store(out.dtype, &value, 1, to, 1);
-                 }
-               });
+    for_each_row(
+        out, first_elements(in),
+        [&](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& steps, std::size_t length) {
+          const std::uint8_t* at = from[0];
+          for (std::size_t i = 0; i < length; ++i, at += steps[0] * in_size, to += to_step * out_size) {
+            const T value = f(Line<T>(in.dtype, at, reduced_));
+            store(out.dtype, &value, 1, to, 1);
+          }
+        },
+        kLinesTogether, 0);
   }
 
   // out = op.finish(what op.next(so far, element) makes of all elements, their count), beginning with
@@ -130,17 +128,8 @@ class Reduction {
   }
 
  private:
-  // Calls f(first line's first element, step to the next line, first result, step to the next, how many);
-  // side by side, if it may.
-  template <typename F>
-  void visit_rows(const TensorView& in, TensorView& out, bool shared, const F& f) {
-    for_each_row(
-        out, std::array<Operand, 1>{{{in.data, in.dtype, kept_}}},
-        [&](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& steps, std::size_t length) {
-          f(from[0], steps[0], to, to_step, length);
-        },
-        kLinesTogether, shared ? reduced_.count() : 0);
-  }
+  // Those of the lines.
+  std::array<Operand, 1> first_elements(const TensorView& in) const { return {{{in.data, in.dtype, kept_}}}; }
 
   // Writes what of_line(line) makes of each line; where lines are short or lie across memory, what
   // of_block(first line, from one to the next, how many, results) makes of up to kBlock neighbours.
@@ -150,25 +139,27 @@ class Reduction {
     const auto out_size = static_cast<std::int64_t>(size_of(out.dtype));
     const bool is_short = reduced_.count() <= kShortLine;
     const bool several = out.count() > 1;
-    visit_rows(in, out, true,
-               [&](const std::uint8_t* from, std::int64_t step, std::uint8_t* to, std::int64_t to_step,
-                   std::size_t length) {
-                 const bool across =
-                     step == 1 && reduced_.rank != 0 && reduced_.items[reduced_.rank - 1].steps[0] != 1;
-                 const bool together = several && (is_short || across);
-                 const std::size_t most = together ? kBlock : 1;
-                 for (std::size_t done = 0; done < length; done += most) {
-                   const std::size_t count = length - done < most ? length - done : most;
-                   const auto at = static_cast<std::int64_t>(done);
-                   Result results[kBlock];
-                   if (together) {
-                     of_block(from + at * step * in_size, step, count, results);
-                   } else {
-                     results[0] = of_line(Line<T>(in.dtype, from + at * step * in_size, reduced_));
-                   }
-                   store(out.dtype, results, count, to + at * to_step * out_size, to_step);
-                 }
-               });
+    for_each_row(
+        out, first_elements(in),
+        [&](std::uint8_t* to, std::int64_t to_step, const auto& from, const auto& steps, std::size_t length) {
+          const std::int64_t step = steps[0];
+          const bool across =
+              step == 1 && reduced_.rank != 0 && reduced_.items[reduced_.rank - 1].steps[0] != 1;
+          const bool together = several && (is_short || across);
+          const std::size_t most = together ? kBlock : 1;
+          for (std::size_t done = 0; done < length; done += most) {
+            const std::size_t count = length - done < most ? length - done : most;
+            const auto at = static_cast<std::int64_t>(done);
+            Result results[kBlock];
+            if (together) {
+              of_block(from[0] + at * step * in_size, step, count, results);
+            } else {
+              results[0] = of_line(Line<T>(in.dtype, from[0] + at * step * in_size, reduced_));
+            }
+            store(out.dtype, results, count, to + at * to_step * out_size, to_step);
+          }
+        },
+        kLinesTogether, reduced_.count());
   }
 
   // Calls f(elements, place) with the elements of `count` lines at each place of the lines, which begin

@@ -82,9 +82,7 @@ Status scatter_into(const TensorView& self, std::size_t dim, const TensorView& i
       }
       load(source->dtype, from, 1, 1, &value);
       if (add) {
-        T before{};
-        load(out.dtype, to, 1, 1, &before);
-        value += before;
+        value += load_one<T>(out.dtype, to);
       }
       store(out.dtype, &value, 1, to, 1);
     }
@@ -232,7 +230,9 @@ Status sort(const TensorView& in, LineDim dim, bool descending, TensorView& valu
   return sorted(in, dim.at, in.rank == 0 ? 1 : in.sizes[dim.at], descending, values, indices);
 }
 
-constexpr KernelEntry kScatterGatherTable[] = {
+}  // namespace
+
+constexpr KernelTable kScatterGatherKernels = {
     {"aten::gather.out", typed<gather>},
     {"aten::repeat_interleave.Tensor_out", typed<repeat_interleave>},
     {"aten::scatter.src_out", typed<scatter<false>>, Sharing::kFirst},
@@ -241,9 +241,5 @@ constexpr KernelEntry kScatterGatherTable[] = {
     {"aten::sort.values", typed<sort>},
     {"aten::topk.values", typed<topk>},
 };
-
-}  // namespace
-
-const KernelTable kScatterGatherKernels = kScatterGatherTable;
 
 }  // namespace slipway::lean

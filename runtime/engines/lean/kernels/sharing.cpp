@@ -1,6 +1,5 @@
 #include "lean/kernels/sharing.h"
 
-#include <algorithm>
 #include <atomic>
 #include <new>
 #include <utility>

@@ -1,12 +1,8 @@
 #include "lean/kernels/tensor_iterator.h"
 
-#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <utility>
-
-#include "lean/kernels/kernel.h"
-#include "lean/kernels/moves.h"
 
 namespace slipway::lean {
 Status mismatch(std::string what) {
@@ -18,21 +14,21 @@ Operand whole(const TensorView& in) {
   return {in.data, in.dtype, in.strides()};
 }
 
-Status broadcast_shape(std::initializer_list<const TensorView*> views, Shape* shape) {
-  shape->clear();
+Result<Shape> broadcast_shape(std::initializer_list<const TensorView*> views) {
+  Shape shape;
   for (const TensorView* view : views) {
-    if (view->rank > shape->size()) {
-      shape->insert(shape->begin(), view->rank - shape->size(), 1);
+    if (view->rank > shape.size()) {
+      shape.insert(shape.begin(), view->rank - shape.size(), 1);
     }
     for (std::size_t i = 0; i < view->rank; ++i) {
-      std::int64_t& size = (*shape)[shape->size() - view->rank + i];
+      std::int64_t& size = shape[shape.size() - view->rank + i];
       if (size != view->sizes[i] && size != 1 && view->sizes[i] != 1) {
-        return mismatch(to_text(view->shape()) + " does not go together with " + to_text(*shape));
+        return mismatch(to_text(view->shape()) + " does not go together with " + to_text(shape));
       }
       size = size == 1 ? view->sizes[i] : size;
     }
   }
-  return {};
+  return shape;
 }
 
 Status resize_to_all(std::initializer_list<const TensorView*> views, TensorView* out) {
@@ -43,8 +39,7 @@ Status resize_to_all(std::initializer_list<const TensorView*> views, TensorView*
   if (std::all_of(views.begin(), views.end(), like_first)) {
     return resize(out, first);
   }
-  Shape shape;
-  SLIPWAY_RETURN_IF_ERROR(broadcast_shape(views, &shape));
+  SLIPWAY_TRY(const Shape shape, broadcast_shape(views));
   return resize(out, shape);
 }
 
@@ -458,14 +453,13 @@ void fill(const Target& out, const Number& number) {
   copy(out, {to, out.operand.dtype, {}});
 }
 
-Status wrap_dim(std::int64_t dim, std::size_t rank, std::size_t* found) {
+Result<std::size_t> wrap_dim(std::int64_t dim, std::size_t rank) {
   const std::int64_t wrapped = dim < 0 ? dim + static_cast<std::int64_t>(rank) : dim;
   if (wrapped < 0 || wrapped >= static_cast<std::int64_t>(rank)) {
     return mismatch("there is no dimension " + std::to_string(dim) + " in a tensor of " +
                     std::to_string(rank));
   }
-  *found = static_cast<std::size_t>(wrapped);
-  return {};
+  return static_cast<std::size_t>(wrapped);
 }
 
 Part part_of(const TensorView& view, std::size_t dim, std::int64_t start, std::int64_t length) {

@@ -45,7 +45,7 @@ Status mismatch(std::string what);
 Operand whole(const TensorView& in);
 
 // The shape that tensors of these shapes are broadcast to. Fails when they do not go together.
-Status broadcast_shape(std::initializer_list<const TensorView*> views, Shape* shape);
+Result<Shape> broadcast_shape(std::initializer_list<const TensorView*> views);
 // Gives `out` that shape.
 Status resize_to_all(std::initializer_list<const TensorView*> views, TensorView* out);
 // Whether `in` is broadcast to that shape and to no other.
@@ -151,7 +151,7 @@ void copy(const Target& out, const Operand& in);
 void fill(const Target& out, const Number& number);
 
 // A dimension counted from the end when it is negative. Fails when there is no such dimension.
-Status wrap_dim(std::int64_t dim, std::size_t rank, std::size_t* found);
+Result<std::size_t> wrap_dim(std::int64_t dim, std::size_t rank);
 
 // Copies `in` to `out`, which has elements, of the same type: places[d][x] is where along dimension d of `in`
 // the elements at x come from; a dimension without places is taken whole.

@@ -22,8 +22,7 @@ Status roll(const TensorView& in, const std::vector<std::int64_t>& shifts,
   if (shifts.size() != dims.size() || shifts.size() != 1) {
     return mismatch("only one dimension at a time can be rolled");
   }
-  std::size_t dim = 0;
-  SLIPWAY_RETURN_IF_ERROR(wrap_dim(dims[0], in.rank, &dim));
+  SLIPWAY_TRY(const std::size_t dim, wrap_dim(dims[0], in.rank));
   SLIPWAY_RETURN_IF_ERROR(resize(&out, in));
   const std::int64_t size = in.sizes[dim];
   const std::int64_t shift = size == 0 ? 0 : (shifts[0] % size + size) % size;
@@ -35,8 +34,7 @@ Status roll(const TensorView& in, const std::vector<std::int64_t>& shifts,
 Status flip(const TensorView& in, const std::vector<std::int64_t>& dims, TensorView& out) {
   Operand operand = whole(in);
   for (const std::int64_t item : dims) {
-    std::size_t dim = 0;
-    SLIPWAY_RETURN_IF_ERROR(wrap_dim(item, in.rank, &dim));
+    SLIPWAY_TRY(const std::size_t dim, wrap_dim(item, in.rank));
     advance(&operand, std::max<std::int64_t>(in.sizes[dim] - 1, 0) * operand.steps[dim]);
     operand.steps[dim] = -operand.steps[dim];
   }
@@ -116,10 +114,7 @@ Status pad(const TensorView& in, const std::vector<std::int64_t>& padding, Tenso
     }
     shape[dim] += padding[2 * i] + padding[2 * i + 1];
   }
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, shape));
-  if (out.count() == 0) {
-    return {};  // rows without elements can be any many
-  }
+  SLIPWAY_RETURN_IF_EMPTY(resize(&out, shape), out);  // rows without elements can be any many
   std::vector<std::vector<std::int64_t>> places(in.rank);
   for (std::size_t i = 0; i < Dims; ++i) {
     const std::size_t dim = in.rank - Dims + i;
@@ -188,8 +183,7 @@ Status cat(std::vector<TensorView*> tensors, std::int64_t dim_given, TensorView&
   if (tensors.empty()) {
     return {};
   }
-  std::size_t dim = 0;
-  SLIPWAY_RETURN_IF_ERROR(wrap_dim(dim_given, tensors[0]->rank, &dim));
+  SLIPWAY_TRY(const std::size_t dim, wrap_dim(dim_given, tensors[0]->rank));
   Shape shape = tensors[0]->shape();
   shape[dim] = 0;
   for (const TensorView* view : tensors) {
@@ -216,8 +210,7 @@ Status stack(const std::vector<TensorView*>& tensors, std::int64_t dim_given, Te
   if (tensors.empty() || tensors[0] == nullptr) {
     return {};
   }
-  std::size_t dim = 0;
-  SLIPWAY_RETURN_IF_ERROR(wrap_dim(dim_given, tensors[0]->rank + 1U, &dim));
+  SLIPWAY_TRY(const std::size_t dim, wrap_dim(dim_given, tensors[0]->rank + 1U));
   Shape shape = tensors[0]->shape();
   shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(dim), static_cast<std::int64_t>(tensors.size()));
   const Status resized = resize(&out, shape);
@@ -312,23 +305,22 @@ std::int64_t bound(std::optional<std::int64_t> index, std::int64_t missing, std:
   return std::clamp<std::int64_t>(found, 0, size);
 }
 
-Status slice_of(const TensorView& view, Dim dim, std::optional<std::int64_t> start_given,
-                std::optional<std::int64_t> end_given, std::int64_t step, Part* part) {
+Result<Part> slice_of(const TensorView& view, Dim dim, std::optional<std::int64_t> start_given,
+                      std::optional<std::int64_t> end_given, std::int64_t step) {
   const std::int64_t size = view.sizes[dim.at];
   const std::int64_t start = bound(start_given, 0, size);
   const std::int64_t end = std::max(start, bound(end_given, size, size));
   if (step <= 0) {
     return mismatch("a slice has the step " + std::to_string(step));
   }
-  *part = part_of(view, dim.at, start, end == start ? 0 : (end - start - 1) / step + 1);
-  part->operand.steps[dim.at] *= step;
-  return {};
+  Part part = part_of(view, dim.at, start, end == start ? 0 : (end - start - 1) / step + 1);
+  part.operand.steps[dim.at] *= step;
+  return part;
 }
 
 Status slice_copy(const TensorView& in, Dim dim, std::optional<std::int64_t> start,
                   std::optional<std::int64_t> end, std::int64_t step, TensorView& out) {
-  Part part;
-  SLIPWAY_RETURN_IF_ERROR(slice_of(in, dim, start, end, step, &part));
+  SLIPWAY_TRY(const Part part, slice_of(in, dim, start, end, step));
   return copy_as(out, part.shape, part.operand);
 }
 
@@ -366,13 +358,14 @@ Status select_scatter(const TensorView& in, const TensorView& source, Dim dim, s
 Status slice_scatter(const TensorView& in, const TensorView& source, Dim dim,
                      std::optional<std::int64_t> start, std::optional<std::int64_t> end, std::int64_t step,
                      TensorView& out) {
-  Part target;
   SLIPWAY_RETURN_IF_ERROR(resize(&out, in));
-  SLIPWAY_RETURN_IF_ERROR(slice_of(out, dim, start, end, step, &target));
+  SLIPWAY_TRY(const Part target, slice_of(out, dim, start, end, step));
   return put_into_part(in, source, target, out);
 }
 
-constexpr KernelEntry kTransformationTable[] = {
+}  // namespace
+
+constexpr KernelTable kTransformationKernels = {
     {"aten::constant_pad_nd.out", typed<constant_pad>},
     {"aten::flip.out", typed<flip>},
     {"aten::pixel_shuffle.out", typed<pixel_shuffle<false>>},
@@ -397,9 +390,5 @@ constexpr KernelEntry kTransformationTable[] = {
     {"aten::stack.out", typed<stack>},
     {"aten::unbind_copy.int_out", typed<unbind_copy>},
 };
-
-}  // namespace
-
-const KernelTable kTransformationKernels = kTransformationTable;
 
 }  // namespace slipway::lean

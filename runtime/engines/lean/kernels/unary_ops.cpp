@@ -229,9 +229,11 @@ Status softmax(const TensorView& in, LineDim dim, Unused /*half_to_float*/, Tens
   });
 }
 
+}  // namespace
+
 #define SLIPWAY_UNARY_ROW(name, in, expression) \
   {"aten::" #name ".out", typed<unary<Unary_##name, In::in>>, Sharing::kEach},
-constexpr KernelEntry kUnaryTable[] = {
+constexpr KernelTable kUnaryKernels = {
     SLIPWAY_UNARY_OPS(SLIPWAY_UNARY_ROW)  // rows with their commas
     {"aten::_log_softmax.out", typed<softmax<true>>, Sharing::kEach},
     {"aten::_softmax.out", typed<softmax<false>>, Sharing::kEach},
@@ -244,9 +246,5 @@ constexpr KernelEntry kUnaryTable[] = {
     {"aten::hardtanh.out", typed<clamp>, Sharing::kEach},
     {"aten::logit.out", typed<logit>, Sharing::kEach},
 };
-
-}  // namespace
-
-const KernelTable kUnaryKernels = kUnaryTable;
 
 }  // namespace slipway::lean

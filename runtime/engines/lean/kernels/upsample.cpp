@@ -145,26 +145,24 @@ Status resample(const TensorView& in, const std::vector<double>& factors, bool c
         *to++ = total;
       }
     };
-    for (std::int64_t n = 0; n < out.sizes[0]; ++n) {
-      for (std::int64_t c = 0; c < out.sizes[1]; ++c) {
-        const T* plane = source.plane(n, c);
-        T* to = result.plane(n, c);
-        std::int64_t known = 0;  // rows up to here that are needed are narrow
-        for (const Blend<T>& blend : rows) {
-          const auto last = blend.first + static_cast<std::int64_t>(blend.shares.size());
-          for (known = std::max(known, blend.first); known < last; ++known) {
-            narrow_row(plane + known * in.sizes[3], narrow.data() + static_cast<std::size_t>(known) * width);
-          }
-          const T* line = narrow.data() + static_cast<std::size_t>(blend.first) * width;
-          std::fill_n(to, width, T{});
-          for (const T share : blend.shares) {
-            for (std::size_t x = 0; x < width; ++x) {
-              to[x] += share * line[x];
-            }
-            line += width;
-          }
-          to += width;
+    for (std::int64_t i = 0; i < result.planes(); ++i) {
+      const T* plane = source.plane(0, i);
+      T* to = result.plane(0, i);
+      std::int64_t known = 0;  // rows up to here that are needed are narrow
+      for (const Blend<T>& blend : rows) {
+        const auto last = blend.first + static_cast<std::int64_t>(blend.shares.size());
+        for (known = std::max(known, blend.first); known < last; ++known) {
+          narrow_row(plane + known * in.sizes[3], narrow.data() + static_cast<std::size_t>(known) * width);
         }
+        const T* line = narrow.data() + static_cast<std::size_t>(blend.first) * width;
+        std::fill_n(to, width, T{});
+        for (const T share : blend.shares) {
+          for (std::size_t x = 0; x < width; ++x) {
+            to[x] += share * line[x];
+          }
+          line += width;
+        }
+        to += width;
       }
     }
     result.put(out);
@@ -327,15 +325,13 @@ Status grid_sampler(const TensorView& in, const TensorView& grid, std::int64_t m
   });
 }
 
-constexpr KernelEntry kUpsampleTable[] = {
+}  // namespace
+
+constexpr KernelTable kUpsampleKernels = {
     {"aten::_upsample_bilinear2d_aa.out", typed<smooth_bilinear>},
     {"aten::grid_sampler_2d.out", typed<grid_sampler>},
     {"aten::upsample_bilinear2d.vec_out", typed<bilinear>},
     {"aten::upsample_nearest2d.vec_out", typed<nearest>},
 };
-
-}  // namespace
-
-const KernelTable kUpsampleKernels = kUpsampleTable;
 
 }  // namespace slipway::lean

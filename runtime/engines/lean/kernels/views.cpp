@@ -31,8 +31,7 @@ Status view_copy(const TensorView& in, Shape shape, TensorView& out, Scratch& sc
 }
 
 Status unsqueeze_copy(const TensorView& in, std::int64_t dim_given, TensorView& out, Scratch& scratch) {
-  std::size_t dim = 0;
-  SLIPWAY_RETURN_IF_ERROR(wrap_dim(dim_given, in.rank + 1U, &dim));
+  SLIPWAY_TRY(const std::size_t dim, wrap_dim(dim_given, in.rank + 1U));
   Shape shape = in.shape();
   shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(dim), 1);
   return view_copy(in, shape, out, scratch);
@@ -42,8 +41,7 @@ Status squeeze_dims(const TensorView& in, const std::vector<std::int64_t>& dims,
                     Scratch& scratch) {
   std::array<bool, kMostDims> gone{};
   for (const std::int64_t item : dims) {
-    std::size_t dim = 0;
-    SLIPWAY_RETURN_IF_ERROR(in.rank == 0 ? Status() : wrap_dim(item, in.rank, &dim));
+    SLIPWAY_TRY(const std::size_t dim, in.rank == 0 ? Result<std::size_t>(0) : wrap_dim(item, in.rank));
     gone[dim] = in.rank != 0 && in.sizes[dim] == 1;
   }
   Shape shape;
@@ -64,8 +62,7 @@ Status permute_copy(const TensorView& in, const std::vector<std::int64_t>& dims,
   Shape shape(in.rank);
   std::array<bool, kMostDims> seen{};
   for (std::size_t i = 0; i < dims.size() && i < in.rank; ++i) {
-    std::size_t dim = 0;
-    SLIPWAY_RETURN_IF_ERROR(wrap_dim(dims[i], in.rank, &dim));
+    SLIPWAY_TRY(const std::size_t dim, wrap_dim(dims[i], in.rank));
     seen[dim] = true;
     shape[i] = in.sizes[dim];
     operand.steps[i] = all.steps[dim];
@@ -184,15 +181,15 @@ Status copy_to(Arguments& arguments) {
 // Src, broadcast to self.
 Status copy_out(const TensorView& self, const TensorView& source, Unused /*non_blocking*/, TensorView& out) {
   SLIPWAY_RETURN_IF_ERROR(goes_into(source, self.shape()));
-  SLIPWAY_RETURN_IF_ERROR(resize(&out, self));
-  copy(out, operand_of(source, out));
-  return {};
+  return copy_as(out, self.shape(), operand_of(source, self));
 }
 Status copy_in_place(TensorView& self, const TensorView& source, Unused non_blocking) {
   return copy_out(self, source, non_blocking, self);
 }
 
-constexpr KernelEntry kViewTable[] = {
+}  // namespace
+
+constexpr KernelTable kViewKernels = {
     {"aten::_to_copy.out", {copy_to<3>, 4}, Sharing::kEach},
     {"aten::alias_copy.out", {copy_to<1>, 2}, Sharing::kEach},
     {"aten::as_strided_copy.out", typed<as_strided_copy>},
@@ -217,9 +214,5 @@ constexpr KernelEntry kViewTable[] = {
     {"et_copy::_h2d_copy.out", {copy_to<1>, 2}, Sharing::kEach},
     {"llama::fallback.out", {copy_to<1>, 2}},
 };
-
-}  // namespace
-
-const KernelTable kViewKernels = kViewTable;
 
 }  // namespace slipway::lean

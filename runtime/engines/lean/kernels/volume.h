@@ -109,6 +109,7 @@ struct Volume {
   }
 
   std::int64_t area() const { return sizes[2] * sizes[3] * sizes[4]; }
+  std::int64_t planes() const { return sizes[0] * sizes[1]; }  // plane(0, i) is the one at i of all
   std::int64_t at(std::int64_t n, std::int64_t c) const { return (n * sizes[1] + c) * area(); }
   T* plane(std::int64_t n, std::int64_t c) { return values.data() + at(n, c); }
   const T* plane(std::int64_t n, std::int64_t c) const { return values.data() + at(n, c); }

@@ -26,11 +26,6 @@ DType dtype_of(Arithmetic arithmetic) {
   }
 }
 
-// As kai_has where no layer may be taken from XNNPACK.
-bool without_layers(const MatrixLayer& /*layer*/) {
-  return false;
-}
-
 // "Add (ND) #5" is the fifth of its kind.
 class Numbering {
  public:
@@ -48,14 +43,13 @@ Result<std::unique_ptr<Delegate>> Delegate::load(const XnnContext& context, Pack
   std::unique_ptr<Delegate> made(new Delegate(context, what, profile, values));
   Split split;
   made->payload_ = std::make_unique<XnnPayload>(std::move(payload));
-  Result<GraphCheck> checked = GraphCheck::read(*made->payload_, what);
-  SLIPWAY_RETURN_IF_ERROR(checked);
-  made->check_ = std::make_unique<GraphCheck>(std::move(checked.value()));
+  SLIPWAY_TRY(GraphCheck checked, GraphCheck::read(*made->payload_, what));
+  made->check_ = std::make_unique<GraphCheck>(std::move(checked));
   SLIPWAY_RETURN_IF_ERROR(check_linked(kernel_types(*made->check_), what));
   const bool layers = context.limits().kleidiai && kai_has_any();
   if (layers || values) {
-    const HasKernel has_kernel = layers ? kai_has : without_layers;
-    split = split_graph(*made->check_, has_kernel, values);
+    const HasKernel none = [](const MatrixLayer& /*layer*/) { return false; };
+    split = split_graph(*made->check_, layers ? kai_has : none, values);
   }
   if (split.stages.empty()) {
     split.stages.emplace_back();
@@ -71,16 +65,12 @@ Status Delegate::make_parts(const Split& split, PackedWeights& weights) {
   for (const Stage& stage : split.stages) {
     Part& part = parts_.emplace_back();
     if (stage.is_layer) {
-      Result<std::unique_ptr<KaiLayer>> layer = make_kai_layer(stage.layer, weights);
-      SLIPWAY_RETURN_IF_ERROR(layer);
-      part.layer = std::move(layer.value());
+      SLIPWAY_TRY(part.layer, make_kai_layer(stage.layer, weights));
       part.shape.rows = stage.layer.rows;
       part.shape.batches = stage.layer.batches;
     } else {
-      Result<std::unique_ptr<XnnDelegate>> graph = XnnDelegate::load(
-          context_, *check_, weights, what_, profile_, split.stages.size() == 1 ? nullptr : &stage.part);
-      SLIPWAY_RETURN_IF_ERROR(graph);
-      part.graph = std::move(graph.value());
+      SLIPWAY_TRY(part.graph, XnnDelegate::load(context_, *check_, weights, what_, profile_,
+                                                split.stages.size() == 1 ? nullptr : &stage.part));
     }
   }
   return {};
@@ -310,13 +300,8 @@ std::vector<KernelUse> Delegate::kernels() const {
   std::vector<KernelUse> all;
   Numbering numbered;
   for (const Part& part : parts_) {
-    std::vector<KernelUse> uses;
-    if (part.graph != nullptr) {
-      uses = part.graph->kernels();
-    } else {
-      uses.push_back(part.layer->use(part.shape));
-    }
-    for (KernelUse& use : uses) {
+    for (KernelUse& use : part.graph != nullptr ? part.graph->kernels()
+                                                : std::vector<KernelUse>{part.layer->use(part.shape)}) {
       use.node = numbered(use.node);
       if (!use.kernel.empty()) {
         all.push_back(std::move(use));

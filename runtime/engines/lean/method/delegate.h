@@ -2,7 +2,6 @@
 // between.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>

@@ -84,13 +84,13 @@ Status Method::give_input(std::size_t index, const InputBytes& input, bool* copi
 }
 
 Status Method::take_input(std::size_t index, const InputBytes& input, bool in_place, bool* copied) {
-  const std::int32_t value_index = plan_->inputs()->Get(static_cast<flatbuffers::uoffset_t>(index));
+  const std::int32_t value_index = item_of(plan_->inputs(), index);
   const auto wrong = [index] {
     return Status(Code::kInput, "Input " + std::to_string(index) + " is not what the method takes.",
                   "compare with pte_runner --describe");
   };
   EValue& value = values_[static_cast<std::size_t>(value_index)];
-  const pte::EValue& stored = *plan_->values()->Get(static_cast<flatbuffers::uoffset_t>(value_index));
+  const pte::EValue& stored = *item_of(plan_->values(), value_index);
   if (stored.val_type() != pte::KernelTypes::Tensor) {
     return take_number(stored, input, &value) ? Status() : wrong();
   }
@@ -133,8 +133,7 @@ Status Method::take_input(std::size_t index, const InputBytes& input, bool in_pl
 }
 
 const TensorView* Method::output_in_place(std::size_t index) const {
-  const auto value =
-      static_cast<std::size_t>(plan_->outputs()->Get(static_cast<flatbuffers::uoffset_t>(index)));
+  const auto value = static_cast<std::size_t>(item_of(plan_->outputs(), index));
   const auto* view = std::get_if<TensorView>(&values_[value]);
   const bool plain =
       view != nullptr && view->dtype != DType::kUnknown && view->data != nullptr && view->contiguous();
@@ -149,33 +148,27 @@ bool Method::fixed_shapes() const {
 }
 
 Result<Tensor> Method::output(std::size_t index) const {
-  const EValue& value =
-      values_[static_cast<std::size_t>(plan_->outputs()->Get(static_cast<flatbuffers::uoffset_t>(index)))];
-  Tensor tensor;
+  const EValue& value = values_[static_cast<std::size_t>(item_of(plan_->outputs(), index))];
   if (const auto* view = std::get_if<TensorView>(&value);
       view != nullptr && view->dtype != DType::kUnknown && view->data != nullptr) {
     // A damaged file may name a large tensor as an output many times.
     SLIPWAY_RETURN_IF_ERROR(check_room(view->bytes(), "output " + std::to_string(index)));
     return tensor_of(*view);
   }
-  const auto scalar = [&tensor](DType dtype, auto number) {
-    tensor.dtype = dtype;
-    tensor.bytes.resize(sizeof(number));
-    std::memcpy(tensor.bytes.data(), &number, sizeof(number));
-  };
   if (const auto* integer = std::get_if<std::int64_t>(&value)) {
-    scalar(DType::kInt64, *integer);
-  } else if (const auto* real = std::get_if<double>(&value)) {
-    scalar(DType::kFloat64, *real);
-  } else if (const auto* flag = std::get_if<bool>(&value)) {
-    scalar(DType::kBool, static_cast<std::uint8_t>(*flag ? 1 : 0));
-  } else if (std::holds_alternative<std::monostate>(value)) {
-    tensor.dtype = DType::kNone;
-  } else {
-    return Status(Code::kExecution, "Output " + std::to_string(index) + " has no form outside the runtime.",
-                  "export the model with tensors and numbers of plain types as outputs");
+    return scalar(DType::kInt64, *integer);
   }
-  return tensor;
+  if (const auto* real = std::get_if<double>(&value)) {
+    return scalar(DType::kFloat64, *real);
+  }
+  if (const auto* flag = std::get_if<bool>(&value)) {
+    return scalar<std::uint8_t>(DType::kBool, *flag ? 1 : 0);
+  }
+  if (std::holds_alternative<std::monostate>(value)) {
+    return Tensor{DType::kNone, {}, {}};
+  }
+  return Status(Code::kExecution, "Output " + std::to_string(index) + " has no form outside the runtime.",
+                "export the model with tensors and numbers of plain types as outputs");
 }
 
 std::vector<Method::FirstUse> Method::first_uses() const {
@@ -230,7 +223,7 @@ std::vector<Method::FirstUse> Method::first_uses() const {
 void Method::find_shared_inputs() {
   const std::vector<FirstUse> uses = first_uses();
   for (std::size_t i = 0; i < input_memory_.size(); ++i) {
-    const auto own = static_cast<std::size_t>(plan_->inputs()->Get(static_cast<flatbuffers::uoffset_t>(i)));
+    const auto own = static_cast<std::size_t>(item_of(plan_->inputs(), i));
     const auto [memory, size] = input_memory_[i];
     bool shared = false;
     for (std::size_t value = 0; value < values_.size(); ++value) {

@@ -67,7 +67,7 @@ Status Method::make_arenas() {
   const auto* sizes = plan_->non_const_buffer_sizes();
   const std::vector<std::size_t> used = arenas_used(*plan_);
   for (std::size_t i = 0; i < (sizes == nullptr ? 0 : sizes->size()); ++i) {
-    const std::int64_t size = sizes->Get(static_cast<flatbuffers::uoffset_t>(i));
+    const std::int64_t size = item_of(sizes, i);
     if (i == 0 || size == 0) {
       arenas_.push_back({});  // the first is reserved
       continue;
@@ -85,7 +85,7 @@ Status Method::make_arenas() {
 Status Method::make_values() {
   values_.resize(plan_->values()->size());
   for (std::size_t i = 0; i < values_.size(); ++i) {
-    const pte::EValue& stored = *plan_->values()->Get(static_cast<flatbuffers::uoffset_t>(i));
+    const pte::EValue& stored = *item_of(plan_->values(), i);
     EValue& value = values_[i];
     if (const auto* tensor = stored.val_as_Tensor()) {
       TensorView view;
@@ -193,8 +193,7 @@ Status Method::give_memory(const pte::Tensor& tensor, std::size_t index, TensorV
 Status Method::find_operators(std::vector<const KernelEntry*>* kernels) const {
   std::vector<std::string> missing;
   for (std::size_t i = 0; plan_->operators() != nullptr && i < plan_->operators()->size(); ++i) {
-    const std::string name =
-        registered_name(*plan_->operators()->Get(static_cast<flatbuffers::uoffset_t>(i)));
+    const std::string name = registered_name(*item_of(plan_->operators(), i));
     kernels->push_back(find_kernel(name));
     if (kernels->back() == nullptr) {
       missing.push_back(name);
@@ -220,7 +219,7 @@ std::string Method::name_of_delegate(std::size_t index) const {
 Status Method::make_delegates() {
   std::vector<XnnPayload> payloads;
   for (std::size_t i = 0; plan_->delegates() != nullptr && i < plan_->delegates()->size(); ++i) {
-    const pte::BackendDelegate& stored = *plan_->delegates()->Get(static_cast<flatbuffers::uoffset_t>(i));
+    const pte::BackendDelegate& stored = *item_of(plan_->delegates(), i);
     const std::string backend = stored.id()->str();
     if (!kHasXnnpack || backend != kXnnpackBackend) {
       return {Code::kMissingBackend,
@@ -229,29 +228,22 @@ Status Method::make_delegates() {
               kHasXnnpack ? "export the program for XNNPACK (XnnpackPartitioner)" : kRebuild,
               {backend}};
     }
-    Result<XnnPayload> payload =
-        XnnPayload::read(store_.delegate(*stored.processed()), store_, name_of_delegate(i));
-    SLIPWAY_RETURN_IF_ERROR(payload);
-    weights_.plan(payload.value().constants());
-    payloads.push_back(std::move(payload.value()));
+    SLIPWAY_TRY(XnnPayload payload,
+                XnnPayload::read(store_.delegate(*stored.processed()), store_, name_of_delegate(i)));
+    weights_.plan(payload.constants());
+    payloads.push_back(std::move(payload));
   }
   for (std::size_t i = 0; i < payloads.size(); ++i) {
-    Result<std::unique_ptr<Delegate>> loaded =
-        Delegate::load(context_, weights_, std::move(payloads[i]), name_of_delegate(i), recorder_ != nullptr,
-                       recorder_ != nullptr && recorder_->keeps_values());
-    SLIPWAY_RETURN_IF_ERROR(loaded);
-    delegates_.push_back(std::move(loaded.value()));
+    SLIPWAY_TRY(delegates_.emplace_back(),
+                Delegate::load(context_, weights_, std::move(payloads[i]), name_of_delegate(i),
+                               recorder_ != nullptr, recorder_ != nullptr && recorder_->keeps_values()));
   }
   return {};
 }
 
 Status Method::make_instructions(const std::vector<const KernelEntry*>& kernels) {
-  if (plan_->chains() == nullptr || plan_->chains()->size() == 0 ||
-      plan_->chains()->Get(0)->instructions() == nullptr) {
-    return {};
-  }
   CallCheck calls(values_);
-  for (const pte::Instruction* stored : *plan_->chains()->Get(0)->instructions()) {
+  for (const pte::Instruction* stored : instructions_of(*plan_)) {
     Instruction instruction;
     const auto take = [&instruction](Action action, const flatbuffers::Vector<std::int32_t>& arguments) {
       instruction.action = action;
