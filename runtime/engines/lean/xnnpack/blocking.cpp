@@ -39,7 +39,7 @@ namespace {
 constexpr std::size_t kRowsBytes = std::size_t{128} * 1024;
 constexpr std::size_t kPanelsBytes = std::size_t{16} * 1024;
 constexpr std::size_t kWidePanels = 8;
-constexpr std::size_t kFewTiles = 4;
+constexpr std::size_t kPartsPerThread = 4;
 constexpr std::size_t kSharingPanels = 4;  // at least, where rows are prepared for each call
 constexpr std::size_t kTilesPerThread = 16;
 // Fewer weights stay in the second cache, whatever the order.
@@ -274,9 +274,12 @@ bool take_product(Kernels kernels, bool gathers, const Work& work, compute_param
     compute->tile[1] = blocks.columns;
     return true;
   }
-  if (threads > 1 && kernels == Kernels::kOursForBytes && work.rows <= kFewTiles * threads * work.tile) {
-    compute->tile[1] =
-        std::min(compute->tile[1], std::max(ceiling(work.columns / 4, work.panel), work.narrowest));
+  // Few tiles of many rows are divided among threads by columns, too.
+  const std::size_t wanted = std::min(threads * kTilesPerThread, work.cycles() / kLeastTask);
+  const std::size_t tiles = ceiling(work.rows, work.tile) / work.tile;
+  if (threads > 1 && kernels == Kernels::kOursForBytes && tiles < wanted) {
+    const std::size_t parts = (wanted + tiles - 1) / tiles;
+    compute->tile[1] = std::max(ceiling(ceiling(work.columns, parts) / parts, work.panel), work.narrowest);
     return false;
   }
   if (threads == 1 || !has_short_tasks(*compute, work) || !take_tasks<TileOrder::kRows>(gathers, compute)) {
