@@ -218,15 +218,11 @@ def _gap(got: Any, wanted: Any, node: Node | None) -> tuple[float, float, float]
             wanted = wanted.double().clamp(node.least, node.most).clamp(least, most)
         else:
             wanted = (wanted.double() - node.zero_point) * node.scale
-        difference = (got - wanted).abs()
-        size = _rms(wanted)
-        return _rms((difference - node.scale / 2).clamp(min=0.0)) / (size or 1.0), float(difference.max()), size
-    wanted = wanted.double()
-    if node is not None:
-        wanted = wanted.clamp(node.least, node.most)
-    difference = got.double() - wanted
-    size = _rms(wanted)
-    return _rms(difference) / (size or 1.0), float(difference.abs().max()), size
+    else:
+        wanted = wanted.double() if node is None else wanted.double().clamp(node.least, node.most)
+    difference, size = (got.double() - wanted).abs(), _rms(wanted)
+    beyond = (difference - (node.scale / 2 if node is not None else 0.0)).clamp(min=0.0)
+    return _rms(beyond) / (size or 1.0), float(difference.max()), size
 
 
 FLOAT = 1e-4

@@ -76,10 +76,6 @@ def _conv(inputs: int, outputs: int, kernel: int, activation: Any = None, stride
     return nn.Sequential(*layers, *([] if activation is None else [activation]))
 
 
-def _classifier(channels: int, classes: int = 10) -> list[Any]:
-    return [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.2), nn.Linear(channels, classes)]
-
-
 class Residual(nn.Module):  # type: ignore[misc]  # torch's types are not read here
     """Two convolutions beside a shortcut."""
 
@@ -99,7 +95,8 @@ def resnet18() -> tuple[Any, ...]:
     blocks: list[Any] = [_conv(3, 8, 7, nn.ReLU(), 2), nn.MaxPool2d(3, 2, 1)]
     for i in range(4):
         blocks += [Residual(widths[i], widths[i + 1], 1 if i == 0 else 2), Residual(widths[i + 1], widths[i + 1], 1)]
-    return made(nn.Sequential(*blocks, *_classifier(64)), torch.randn(2, 3, 64, 64))
+    blocks += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.2), nn.Linear(64, 10)]
+    return made(nn.Sequential(*blocks), torch.randn(2, 3, 64, 64))
 
 
 class Fire(nn.Module):  # type: ignore[misc]

@@ -280,15 +280,6 @@ _SAID = re.compile(r"^\[(?!cpuinfo)[\w.]+:\d+\] (.+)", re.MULTILINE)
 """A line of the runtime's own log."""
 
 
-def _missing(names: list[str]) -> list[str]:
-    """Those of these backends and operators that this wheel's runtime lacks."""
-    from executorch.runtime import Runtime
-
-    runtime = Runtime.get()
-    have = {*runtime.backend_registry.registered_backend_names, *runtime.operator_registry.operator_names}
-    return [name for name in names if name not in have]
-
-
 def _run(request: dict[str, Any]) -> list[list[dict[str, Any]]]:
     """Execute a program on the inputs beside it; write its outputs beside it, as ``outputN.npy``.
 
@@ -356,7 +347,14 @@ def serve(
 
 
 def _requested(request: Answer) -> Answer:
-    return {"missing": _missing(request["names"])} if "names" in request else {"executions": _run(request)}
+    """The executions of a program, or those of some backends and operators that this wheel's runtime lacks."""
+    if "names" not in request:
+        return {"executions": _run(request)}
+    from executorch.runtime import Runtime
+
+    runtime = Runtime.get()
+    have = {*runtime.backend_registry.registered_backend_names, *runtime.operator_registry.operator_names}
+    return {"missing": [name for name in request["names"] if name not in have]}
 
 
 def _explained(error: Exception, request: Answer, begin: int) -> Answer:

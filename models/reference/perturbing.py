@@ -230,7 +230,6 @@ _LEAST = 0.0025
 """The least part that counts: another polynomial for `exp` or `tanh` has a direction of its own."""
 _MOST_KEPT = 1 << 30
 """Bytes of inner values that are kept, so that a run begins at its layer."""
-_HALVES = (torch.float16, torch.bfloat16)
 
 
 def layers(module: Any) -> list[Any]:
@@ -241,14 +240,27 @@ def layers(module: Any) -> list[Any]:
     return [nodes[round(index * (len(nodes) - 1) / (MOST_LAYERS - 1))] for index in range(MOST_LAYERS)]
 
 
-def _wide(value: Any) -> Any:
-    """Half precision as float32."""
-    if isinstance(value, torch.dtype):
-        return torch.float32 if value in _HALVES else value
-    return value.float() if isinstance(value, torch.Tensor) and value.dtype in _HALVES else value
+class Widened(torch.fx.Interpreter):  # type: ignore[misc]  # torch's types are not read here
+    """Runs a graph in wider types, by default in float32 instead of half precision."""
+
+    types: Mapping[Any, Any] = dict.fromkeys((torch.float16, torch.bfloat16), torch.float32)
+
+    def wide(self, value: Any) -> Any:
+        """A type, or numbers, by `types`; anything else as it is."""
+        if isinstance(value, torch.dtype):
+            return self.types.get(value, value)
+        known = isinstance(value, torch.Tensor) and value.dtype in self.types
+        return value.to(self.types[value.dtype]) if known else value
+
+    def run_node(self, node: Any) -> Any:
+        """The node's value."""
+        if node.op != "call_function":
+            return self.wide(super().run_node(node))
+        args, kwargs = self.fetch_args_kwargs_from_env(node)
+        return node.target(*map(self.wide, args), **{name: self.wide(one) for name, one in kwargs.items()})
 
 
-class _Smooth(torch.fx.Interpreter):  # type: ignore[misc]  # torch's types are not read here
+class _Smooth(Widened):
     """Runs a graph in float32, in which activations are not quantized: what a small change does is not rounded away.
 
     Args:
@@ -259,19 +271,11 @@ class _Smooth(torch.fx.Interpreter):  # type: ignore[misc]  # torch's types are 
         super().__init__(module, garbage_collect_values=layer is not None)
         self._layer = layer
 
-    def fetch_attr(self, target: str) -> Any:
-        """A parameter or a constant, in float32."""
-        return _wide(super().fetch_attr(target))
-
     def run_node(self, node: Any) -> Any:
         """The node's value."""
         if graphs.is_quantize(node) or (graphs.is_dequantize(node) and graphs.is_quantize(graphs.source(node.args[0]))):
             return self.env[node.args[0]]
-        if node.op == "call_function":
-            args, kwargs = self.fetch_args_kwargs_from_env(node)
-            value = node.target(*map(_wide, args), **{name: _wide(one) for name, one in kwargs.items()})
-        else:
-            value = _wide(super().run_node(node))
+        value = super().run_node(node)
         return value * (1 + STEP) if node is self._layer else value
 
 
@@ -313,9 +317,9 @@ def _flat_outputs(result: Any) -> list[Any]:
 
 def _runs(module: Any, inputs: Sequence[Any], nodes: Sequence[Any]) -> tuple[list[Any], list[list[Any]]]:
     """The outputs, and those with each node's value changed."""
-    given = [_wide(one) for one in inputs]
     with torch.no_grad():
         plain = _Smooth(module)
+        given = [plain.wide(one) for one in inputs]
         right = _flat_outputs(plain.run(*given))
         before: Mapping[Any, Any] = plain.env
         size = sum(one.nbytes for one in before.values() if isinstance(one, torch.Tensor))

@@ -43,15 +43,10 @@ class _UnknownError(Exception):
     """The graph has no meaning in float64."""
 
 
-def _wide(value: Any) -> Any:
-    """A type, or numbers, in float64; anything else as it is."""
-    if isinstance(value, torch.dtype):
-        return _WIDE.get(value, value)
-    return value.to(_WIDE[value.dtype]) if isinstance(value, torch.Tensor) and value.dtype in _WIDE else value
-
-
-class _Wide(torch.fx.Interpreter):  # type: ignore[misc]  # torch's types are not read here
+class _Wide(perturbing.Widened):
     """Runs a graph in float64."""
+
+    types = _WIDE
 
     def __init__(self, module: Any) -> None:
         super().__init__(module)
@@ -62,19 +57,16 @@ class _Wide(torch.fx.Interpreter):  # type: ignore[misc]  # torch's types are no
         """A parameter, a buffer or a constant."""
         value = super().fetch_attr(target)
         if isinstance(value, torch.nn.Parameter):
-            return _wide(value)
-        return self._buffers.setdefault(target, _wide(value))
+            return self.wide(value)
+        return self._buffers.setdefault(target, self.wide(value))
 
     def run_node(self, node: Any) -> Any:
         """The node's value."""
-        if node.op != "call_function":
-            return _wide(super().run_node(node))
-        args, kwargs = self.fetch_args_kwargs_from_env(node)
-        value = node.target(*map(_wide, args), **{name: _wide(one) for name, one in kwargs.items()})
+        value = super().run_node(node)
         given = any(_is_wide(self.env[one]) for one in node.all_input_nodes)
         if given and isinstance(value, torch.Tensor) and value.dtype in _WIDE and not _is_wide(value):
             raise _UnknownError
-        return _wide(value)
+        return self.wide(value)
 
 
 def _is_wide(value: Any) -> bool:
@@ -109,8 +101,9 @@ def find(program: Any, scheme: Scheme, inputs: Sequence[Any]) -> list[Any]:
         return []
     progress.at("what its outputs are in float64")
     try:
+        wide = _Wide(program.module())
         with torch.no_grad():
-            outputs = reference.flat(_Wide(program.module()).run(*(_wide(one.clone()) for one in inputs)))
+            outputs = reference.flat(wide.run(*(wide.wide(one.clone()) for one in inputs)))
     except Exception:  # noqa: BLE001  # whatever an operator raises that has no float64
         return []
     return [None if tolerances.is_whole(one) else one for one in outputs]

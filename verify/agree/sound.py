@@ -92,22 +92,18 @@ def _make(base: Path, missing: Sequence[str]) -> None:
 
 
 def _cases(name: str, folder: Path) -> list[Case]:
-    return [
-        _case(f"{name} #{number}", folder, said)
-        for number, said in enumerate(json.loads((folder / RECORD).read_text(encoding="utf-8")))
-    ]
-
-
-def _case(name: str, folder: Path, said: dict[str, Any]) -> Case:
     def files(listed: Iterable[str]) -> tuple[Path, ...]:
         return tuple(folder / one for one in listed)
 
-    eager, refused = files(said["eager"]), said["refused"]
-    return Case(
-        About(name), folder / MODEL, files(said["inputs"]), eager if refused else files(said["outputs"]),
-        tuple(Tolerance(**limit) for limit in said["limits"]), said["runs"], said["method"], files(said["data"]),
-        tuple((method, files(given)) for method, given in said["first"]), eager, refused,
-    )  # fmt: skip
+    return [
+        Case(
+            About(f"{name} #{number}"), folder / MODEL, files(said["inputs"]),
+            files(said["eager" if said["refused"] else "outputs"]), tuple(Tolerance(**one) for one in said["limits"]),
+            said["runs"], said["method"], files(said["data"]),
+            tuple((method, files(given)) for method, given in said["first"]), files(said["eager"]), said["refused"],
+        )
+        for number, said in enumerate(json.loads((folder / RECORD).read_text(encoding="utf-8")))
+    ]  # fmt: skip
 
 
 def families(programs: Iterable[str], cases: Iterable[Case]) -> dict[str, list[str]]:
@@ -119,10 +115,7 @@ def families(programs: Iterable[str], cases: Iterable[Case]) -> dict[str, list[s
 
 
 def choose(pattern: str, *, whole: bool) -> list[str]:
-    """The programs whose names have one of the pattern's parts.
-
-    Args:
-        whole: each family has to be there as a whole.
+    """The programs whose names have one of the pattern's parts; ``whole``: only families as a whole.
 
     Raises:
         ConfigError: a part names nothing. UsageError: only a part of a family is chosen.

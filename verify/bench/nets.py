@@ -123,10 +123,7 @@ def programs() -> list[Exported]:
 
 
 def choose(expression: str) -> list[Exported]:
-    """The programs that ``expression`` names.
-
-    Args:
-        expression: as `verify.programs.pick` reads it: ``resnet18``, ``mobilenet* qs8``, ``* fp16``.
+    """The programs that ``expression`` names (`verify.programs.pick`): ``resnet18``, ``mobilenet* qs8``, ``* fp16``.
 
     Raises:
         ConfigError: one of them names nothing.
@@ -191,19 +188,13 @@ Row = tuple[Exported, Measured]
 """A program, and what was measured of it, or the error with which its export ended."""
 
 
-def _pair(seen: Measured, metric: str, threads: int) -> tuple[float, float]:
-    """Lean's figure and upstream's."""
-    ours, theirs = seen.figures[CACHED if metric == "cached" else LEAN], seen.figures[UPSTREAM]
-    if metric == "p50_ms":
-        return ours.p50_ms[threads], theirs.p50_ms[threads]
-    name = "load_ms" if metric == "cached" else metric
-    return getattr(ours, name), getattr(theirs, name)
-
-
 def ratio(seen: Measured, metric: str, threads: int) -> float:
     """Lean's figure in parts of upstream's."""
-    ours, theirs = _pair(seen, metric, threads)
-    return ours / theirs
+    ours, theirs = seen.figures[CACHED if metric == "cached" else LEAN], seen.figures[UPSTREAM]
+    if metric == "p50_ms":
+        return ours.p50_ms[threads] / theirs.p50_ms[threads]
+    name = "load_ms" if metric == "cached" else metric
+    return float(getattr(ours, name) / getattr(theirs, name))
 
 
 def _mean(rows: Sequence[Row], name: str, metric: str, threads: int) -> str:

@@ -57,21 +57,12 @@ class Writer:
         size = max(like.numel() * like.element_size(), 1)
         allocation = schema.AllocationDetails(1, self._used, 0)
         self._used += -(-size // 16) * 16
-        kinds = schema.TensorShapeDynamism
-        return self._put(
-            schema.Tensor(
-                scalar_type_enum(like.dtype), 0, list(like.shape), list(range(like.dim())), False, 0, 0, allocation,
-                kinds.DYNAMIC_BOUND if bounded else kinds.STATIC,
-            )
-        )  # fmt: skip
+        return self._tensor(like, 0, allocation, bounded=bounded)
 
-    def constant(self, value: torch.Tensor) -> ValueRef:
-        """A tensor of the program's own."""
-        self._constants.append(value.contiguous().numpy().tobytes())
-        order = list(range(value.dim()))
-        static = schema.TensorShapeDynamism.STATIC
-        kind, buffer = scalar_type_enum(value.dtype), len(self._constants) - 1
-        return ValueRef(self._put(schema.Tensor(kind, 0, list(value.shape), order, False, 0, buffer, None, static)))
+    def _tensor(self, like: torch.Tensor, buffer: int, allocation: Any, *, bounded: bool = False) -> int:
+        kind, order, sizes = scalar_type_enum(like.dtype), list(range(like.dim())), schema.TensorShapeDynamism
+        sized = sizes.DYNAMIC_BOUND if bounded else sizes.STATIC
+        return self._put(schema.Tensor(kind, 0, list(like.shape), order, False, 0, buffer, allocation, sized))
 
     def _output(self, index: int, result: torch.Tensor) -> int:
         self.results.append(result)
@@ -96,7 +87,8 @@ class Writer:
         if isinstance(value, torch.Tensor):
             return self.given(value).index
         if isinstance(value, Constant):
-            return self.constant(value.value).index
+            self._constants.append(value.value.contiguous().numpy().tobytes())
+            return self._tensor(value.value, len(self._constants) - 1, None)
         if isinstance(value, Out):
             return self._output(self.tensor(value.result, bounded=value.bounded), value.result)
         if isinstance(value, Number):
