@@ -101,8 +101,8 @@ def find(program: Any, scheme: Scheme, inputs: Sequence[Any]) -> list[Any]:
         return []
     progress.at("what its outputs are in float64")
     try:
-        wide = _Wide(program.module())
         with torch.no_grad():
+            wide = _Wide(program.module())
             outputs = reference.flat(wide.run(*(wide.wide(one.clone()) for one in inputs)))
     except Exception:  # noqa: BLE001  # whatever an operator raises that has no float64
         return []
