@@ -35,10 +35,7 @@ _NEEDS_STRICT = ("expected compiled_fn to be GraphModule",)
 
 
 def check_ours(folder: Path, description: str = DESCRIPTION) -> None:
-    """Refuse to replace a folder that an export did not make.
-
-    Args:
-        description: the file that each export leaves in its folder.
+    """Refuse to replace a folder that an export did not make: each leaves the file ``description`` in its own.
 
     Raises:
         ConfigError: it holds other files.
@@ -64,11 +61,7 @@ def _make(request: Request, folder: Path, stages: Stages, host: Host) -> Program
 
 
 def _made(request: Request, folder: Path, stages: Stages, host: Host, strict: bool) -> Program:
-    """Make the model, then its program.
-
-    Args:
-        strict: use torch.export's strict mode.
-    """
+    """Make the model, then its program, by torch.export's strict mode if it is to be ``strict``."""
     import torch
 
     from core.formats.program import Program
@@ -282,11 +275,7 @@ def failed(name: str, error: SlipwayError) -> str:
 
 
 def raise_failures(failures: Mapping[str, SlipwayError], count: int) -> None:
-    """Raise the only failure, or one error that lists all of them; nothing if there is none.
-
-    Args:
-        count: how many exports there were.
-    """
+    """Raise the only failure of ``count`` exports, or one error that lists all of them; nothing if there is none."""
     if len(failures) == 1:
         raise next(iter(failures.values()))
     if failures:

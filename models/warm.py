@@ -161,11 +161,7 @@ def start(folder: Path, wanted: str, idle: float) -> subprocess.Popen[bytes]:
 
 
 def exporter(display: Display, name: str) -> Path | None:
-    """The folder of an exporter that is ready; ``None`` if it does not start.
-
-    Args:
-        name: the export that waits for it.
-    """
+    """The folder of an exporter that is ready, for which the export ``name`` waits; ``None`` if it does not start."""
     wanted, base = key(), home()
     folder = base / wanted[:32]
     child: subprocess.Popen[bytes] | None = None
@@ -279,10 +275,7 @@ def crashed(name: str, number: int) -> ExportError:
 
 
 def export(requests: Sequence[Request], force: bool, at_once: int) -> list[SlipwayError | bool]:
-    """Export by the warm exporter.
-
-    Args:
-        at_once: how many together.
+    """Export by the warm exporter, ``at_once`` together.
 
     Returns:
         For each request whether it is done, or its error; ``False``: it must be exported in another way.
@@ -300,10 +293,7 @@ def export(requests: Sequence[Request], force: bool, at_once: int) -> list[Slipw
 
 
 def attempt(outdated: Sequence[Request], force: bool, at_once: int) -> dict[str, SlipwayError]:
-    """Export several: by the warm exporter, or one after another in this process if there is none.
-
-    Args:
-        at_once: how many together, by the warm exporter.
+    """Export several: by the warm exporter ``at_once`` together, or one after another in this process if there is none.
 
     Returns:
         The failures by the requests' names. A failure does not stop the others.

@@ -129,10 +129,7 @@ class Target:
         return "" if text in (WORKS, EMBEDDED) else text
 
     def engine(self, requested: str = "", toolchain: str = "") -> str:
-        """The engine to build: ``requested``, or the default if it is empty.
-
-        Args:
-            toolchain: the compilers; the default ones when empty.
+        """The engine to build with a compiler family: ``requested``, or the default where one of them is empty.
 
         Raises:
             ConfigError: no engine has that name.

@@ -173,11 +173,7 @@ def values(path: Path, buffer: Path) -> tuple[Value, ...]:
 
 
 def _ordered(tensor: Any, stored: Any) -> Any:
-    """The tensor by its strides in the runtime's memory, which upstream's reader takes for row-major.
-
-    Args:
-        stored: the ETDump's, with ``sizes`` and ``strides``.
-    """
+    """The tensor by the strides of the ETDump's own, ``stored``, which upstream's reader takes for row-major."""
     reach = sum((size - 1) * stride for size, stride in zip(stored.sizes, stored.strides or (), strict=False))
     if len(stored.strides or ()) != tensor.dim() or reach + 1 != tensor.numel():
         return tensor

@@ -95,7 +95,6 @@ def match(names: Sequence[str], nodes: Sequence[Node]) -> dict[str, Match]:
     Args:
         names: the delegate's own, as they ran: ``Fully Connected (NC, F32) GEMM #1``.
     """
-
     families = [frozenset(node.kind for node in nodes if _begins(name, node.kind)) for name in names]
     groups: list[frozenset[str]] = []  # kinds whose operators cannot be distinguished by name
     for family in families:
@@ -316,11 +315,7 @@ def check(executions: Sequence[Execution], etrecord: Any, record: Path) -> None:
 
 
 def _origin(handles: Sequence[int], nodes: Sequence[Any], name: str = "") -> Origin:
-    """The origin of nodes of an exported graph.
-
-    Args:
-        name: of the operator that ran.
-    """
+    """The origin of nodes of an exported graph; ``name``: of the operator that ran."""
     computing = nodes
     if not name.startswith(("Convert", "Unary Elementwise")):
         # A quantized layer shares its debug handle with the nodes that round its output.

@@ -204,11 +204,7 @@ def changed(module: Any, before: Mapping[str, Any]) -> bool:
 
 
 def kept(size: int) -> tuple[int, ...]:
-    """The executions that the reference keeps outputs of.
-
-    Args:
-        size: bytes of one execution's outputs.
-    """
+    """The executions that the reference keeps outputs of; ``size``: bytes of one execution's."""
     return tuple(range(1, EXECUTIONS + 1)) if EXECUTIONS * size <= _MOST else (1, 2, EXECUTIONS)
 
 

@@ -95,12 +95,7 @@ listener: list[Callable[[str, str, float | None, bool], None]] = []
 
 
 class Stages:
-    """The stages of one export.
-
-    Args:
-        name: the export's.
-        stream: the terminal.
-    """
+    """The stages of the export ``name``, shown on the terminal ``stream``."""
 
     def __init__(self, name: str, stream: TextIO) -> None:
         self._name = name

@@ -47,9 +47,6 @@ def explained(doing: str, log_hint: str, run: Callable[[], Any], module: Any = N
 def capture(module: Any, inputs: Sequence[Any], dynamic_shapes: Any, strict: bool = False) -> Any:
     """``torch.export`` of ``module``.
 
-    Args:
-        strict: read the code of the model instead of following one execution.
-
     Raises:
         ExportError: torch.export cannot take it.
     """
@@ -135,11 +132,7 @@ def _whole(node: Any) -> bool:
 
 
 def _xnnpack_quantizer(chosen: Callable[[Any], bool], *, dynamic: bool = False) -> Any:
-    """Upstream's quantizer for XNNPACK, which leaves whole numbers as they are.
-
-    Args:
-        chosen: which nodes it may quantize.
-    """
+    """Upstream's quantizer for XNNPACK, of the nodes that are ``chosen``; it leaves whole numbers as they are."""
     from executorch.backends.xnnpack.quantizer import xnnpack_quantizer as upstream
 
     class Quantizer(upstream.XNNPACKQuantizer):  # type: ignore[misc]  # the exporter's types are not read here

@@ -263,11 +263,7 @@ def _scale(value: Any) -> tuple[float, ...]:
 
 
 def _culprits(program: Any, partitioner: Any, *, every: bool = False) -> list[Any]:
-    """The operators for which the partitioner has a rule, without those that only serve another one.
-
-    Args:
-        every: with those, too, as quantizing and dequantizing.
-    """
+    """The operators for which the partitioner has a rule; those that only serve another one only if ``every``."""
     return [
         node
         for node in program.graph.nodes

@@ -154,11 +154,7 @@ _KINDS = {"seq": "a sequence", "map": "a map", "optional": "an optional value", 
 
 
 class Refused(ValueError):  # noqa: N818  # of a request, no defect
-    """The model cannot be run so, and it is known what to do.
-
-    Args:
-        names: the inputs or outputs that it is about.
-    """
+    """The model cannot be run so, and it is known what to do; ``names``: the inputs or outputs that it is about."""
 
     def __init__(self, why: str, fix: str, names: list[str]) -> None:
         super().__init__(why)

@@ -56,11 +56,7 @@ def check(names: Sequence[str], options: Options) -> tuple[str, ...]:
 
 
 def why_not(names: Sequence[str], dynamic: bool) -> str:
-    """Why these partitioners make no program of a scheme; empty if they do.
-
-    Args:
-        dynamic: the scheme finds scales at run time.
-    """
+    """Why these partitioners make no program of a scheme (``dynamic``: it finds scales at run time); or empty."""
     if not dynamic or tuple(names) != (NONE,):
         return ""
     return (

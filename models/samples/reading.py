@@ -147,10 +147,7 @@ def read(data: str, examples: Sequence[Any], most: int, how: Preparation = _USUA
 
 
 def pairs(source: str, value: Any, examples: Sequence[Any], of: int = 0) -> Found:
-    """Samples that a function gave: pairs of inputs and a label.
-
-    Args:
-        of: how many it has in all, if that is known.
+    """Samples that a function gave: pairs of inputs and a label; ``of``: how many it has in all, if that is known.
 
     Raises:
         UsageError: it gave something else, or nothing.

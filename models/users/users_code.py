@@ -95,9 +95,6 @@ class Side:
 
     Python knows them only while `entered` is open: everything that may run code of the user's belongs there. Another
     user's file beside it, which is entered meanwhile, has modules of its own.
-
-    Args:
-        source: the user's file.
     """
 
     def __init__(self, source: Path) -> None:
@@ -236,10 +233,7 @@ Made = TypeVar("Made")
 
 
 def made(named: str, kind: type[Made], what: str) -> Made:
-    """The object that the user's function returns.
-
-    Args:
-        what: it is called: ``quantizer``.
+    """The object that the user's function returns, which messages call ``what``: ``quantizer``.
 
     Raises:
         ExportError: it fails, or the object is not of that kind.

@@ -111,11 +111,7 @@ def _elsewhere() -> tuple[str, ...]:
 
 
 class Watch:
-    """What was read while it was active.
-
-    Args:
-        source: the user's file, which is in the export's key anyway.
-    """
+    """What was read while it was active, but the user's file ``source``, which is in the export's key anyway."""
 
     def __init__(self, source: Path) -> None:
         self.source = source
@@ -125,8 +121,6 @@ class Watch:
         self._absent: set[str] = set()
         self._listed: set[str] = set()
         self._modules = set(sys.modules)
-
-    # --- while it is active
 
     def _counts(self, path: str) -> bool:
         """Whether a file can be the user's: it is beside the model's file, or not part of what is installed."""
@@ -159,8 +153,6 @@ class Watch:
         """A folder's names are read; Python's look for modules does not count."""
         if "importlib" not in frame.f_code.co_filename and (path := self._path("." if value is None else value)):
             self._listed.add(path)
-
-    # --- afterwards
 
     def modules(self) -> dict[str, ModuleType]:
         """Modules of the user's own that were imported meanwhile, by name: not those of installed packages."""

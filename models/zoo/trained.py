@@ -168,10 +168,7 @@ def _lately(failed: Path) -> bool:
 
 
 def bring(files: list[File], label: Size = bootstrap.LABELS["data"]) -> None:
-    """Put files into the cache from their packages, as pip's settings give them.
-
-    Args:
-        label: what is said of it.
+    """Put files into the cache from their packages, as pip's settings give them; ``label``: what is said of it.
 
     Raises:
         HostError: pip cannot get one, or a file has other bytes.

@@ -122,12 +122,9 @@ _ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 def plugin_argv(qemu: Sequence[str]) -> list[str]:
-    """What makes ``qemu`` count: ``-plugin FILE``; empty if it cannot, with a note the first time.
+    """What makes the emulator ``qemu`` count: ``-plugin FILE``; empty if it cannot, with a note the first time.
 
     QEMU takes plugins of one or a few versions of its interface only. So each QEMU is tried once.
-
-    Args:
-        qemu: the words that start the emulator.
 
     Raises:
         BuildError: the plugin does not compile. HostError: no compiler to be had.

@@ -35,12 +35,9 @@ class Platform:
         return self.cpu not in (NATIVE, WINE)
 
     def run(self, program: Path, words: Sequence[str], *, timeout: float = _TIMEOUT) -> Done:
-        """Run the program with arguments; every exit status is accepted.
+        """Run the program with arguments, for ``timeout`` seconds at most; every exit status is accepted.
 
         Under Wine it sees its own folder and nothing else, as ``Z:\\work``.
-
-        Args:
-            timeout: seconds.
 
         Raises:
             HostError: the time is over, or the emulator is missing.

@@ -60,10 +60,7 @@ class Executor:
 
 
 def execute(executor: Executor, program: Compared, folder: Path) -> Answer:
-    """Run a program for its number of consecutive executions.
-
-    Args:
-        folder: an empty folder, for all files of the run.
+    """Run a program for its number of consecutive executions; ``folder``: an empty one, for all files of the run.
 
     Raises:
         HostError: it took longer than `SECONDS`, or nothing can run it.

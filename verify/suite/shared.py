@@ -39,13 +39,10 @@ def native(target: str) -> Native:
 
 
 def compiled(target: Target, engine: str, *programs: str, **variables: str) -> list[Path]:
-    """Configure runtime/ as the bundle's build does, compile these targets of it, and give their paths.
+    """Configure runtime/ as the bundle's build does, with CMake's ``variables``, and compile programs; their paths.
 
     From a copy of the sources next to the build's folder, as in Conan's cache: by the same relative paths ccache finds
     what the bundle's build compiled.
-
-    Args:
-        variables: of CMake.
 
     Raises:
         BuildError: it does not compile.
