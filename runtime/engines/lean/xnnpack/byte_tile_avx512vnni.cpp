@@ -121,10 +121,9 @@ void panel_on_avx512vnni(const ByteWork& work, const Tile& tile, const std::uint
     const __m512i begin = _mm512_loadu_si512(weights + v * sizeof(__m512i));
 #pragma GCC unroll 12
     for (std::size_t row = 0; row < kRows; ++row) {
-      const __m512i less = _mm512_set1_epi32(tile.less[row]);
-      const __m512i zero_point = _mm512_set1_epi32(tile.zero_points[row]);
-      sums[0][row][v] =
-          _mm512_sub_epi32(work.bytes != nullptr ? begin : _mm512_mullo_epi32(begin, zero_point), less);
+      const __m512i start =
+          work.bytes != nullptr ? begin : _mm512_mullo_epi32(begin, _mm512_set1_epi32(tile.zero_points[row]));
+      sums[0][row][v] = _mm512_sub_epi32(start, _mm512_set1_epi32(tile.less[row]));
     }
   }
   weights += kColumns * sizeof(std::int32_t);
