@@ -240,7 +240,7 @@ def test_attention_is_opened_where_no_mask_hides(given: dict[str, Any], opened: 
         ("relu", lambda x: x.select(0, 1).select(0, 2).select(0, 3), 1),
     ],
 )
-@pytest.mark.filterwarnings("ignore")  # upstream has some's
+@pytest.mark.filterwarnings("ignore")  # upstream has some
 def test_pieces_do_not_interrupt_a_delegate(around: str, part: Callable[[Any], Any], pieces: int) -> None:
     import torch
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner

@@ -39,7 +39,6 @@ namespace {
 constexpr std::size_t kRowsBytes = std::size_t{128} * 1024;
 constexpr std::size_t kPanelsBytes = std::size_t{16} * 1024;
 constexpr std::size_t kWidePanels = 8;
-constexpr std::size_t kPartsPerThread = 4;
 constexpr std::size_t kSharingPanels = 4;  // at least, where rows are prepared for each call
 constexpr std::size_t kTilesPerThread = 16;
 // Fewer weights stay in the second cache, whatever the order.
@@ -166,14 +165,17 @@ struct Work {
     const std::size_t read = columns * column_bytes + rows * row_bytes;
     return others * std::max(cycles(rows, columns), read / kBytesPerCycle);
   }
+  // Tasks that keep all threads busy, of a length that is worth asking for the next one.
+  std::size_t wanted(std::size_t threads) const {
+    return std::min(threads * kTilesPerThread, cycles() / kLeastTask);
+  }
 };
 
 // Rows that stay near, all columns; less of both until every thread has enough to do.
 Blocking blocks_of(const Work& work, std::size_t threads) {
   const std::size_t resident =
       std::max(kRowsBytes / std::max<std::size_t>(work.row_bytes, 1) / work.tile * work.tile, work.tile);
-  const std::size_t wanted =
-      threads == 1 ? 1 : std::min(threads * kTilesPerThread, work.cycles() / kLeastTask);
+  const std::size_t wanted = threads == 1 ? 1 : work.wanted(threads);
   if (threads > 1 && wanted <= 1) {
     return {ceiling(work.rows, work.tile), ceiling(work.columns, work.panel)};
   }
@@ -275,8 +277,8 @@ bool take_product(Kernels kernels, bool gathers, const Work& work, compute_param
     return true;
   }
   // Few tiles of many rows are divided among threads by columns, too.
-  const std::size_t wanted = std::min(threads * kTilesPerThread, work.cycles() / kLeastTask);
-  const std::size_t tiles = ceiling(work.rows, work.tile) / work.tile;
+  const std::size_t wanted = work.wanted(threads);
+  const std::size_t tiles = work.others * (ceiling(work.rows, work.tile) / work.tile);
   if (threads > 1 && kernels == Kernels::kOursForBytes && tiles < wanted) {
     const std::size_t parts = (wanted + tiles - 1) / tiles;
     compute->tile[1] = std::max(ceiling(ceiling(work.columns, parts) / parts, work.panel), work.narrowest);

@@ -2,6 +2,7 @@
 // has vectors of 128 bits for products. The bits are the same.
 #include <immintrin.h>
 
+#include "lean/xnnpack/byte_packing_avx512vnni.h"
 #include "lean/xnnpack/byte_tile.h"
 
 namespace slipway::lean::avx512vnni {
@@ -41,10 +42,6 @@ struct Product {
   __m512 scale;
 };
 
-// Where the results of four vectors lie after they were packed, lane by lane.
-alignas(kBytes) constexpr std::int32_t kOrder[kLanes] = {0, 4, 8,  12, 1, 5, 9,  13,
-                                                         2, 6, 10, 14, 3, 7, 11, 15};
-
 inline __m512i wide_on_avx512vnni(const std::int8_t* from) {
   return _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
 }
@@ -64,9 +61,7 @@ void elements_on_avx512vnni(std::size_t count, const std::int8_t* a, const std::
     for (std::size_t i = 0; i < 4; ++i) {
       results[i] = operation.of(wide_on_avx512vnni(a + i * kLanes), wide_on_avx512vnni(b + i * kLanes));
     }
-    const __m512i low = _mm512_adds_epi16(_mm512_packs_epi32(results[0], results[1]), zero_point);
-    const __m512i high = _mm512_adds_epi16(_mm512_packs_epi32(results[2], results[3]), zero_point);
-    const __m512i bytes = _mm512_permutexvar_epi32(_mm512_load_si512(kOrder), _mm512_packs_epi16(low, high));
+    const __m512i bytes = packed_on_avx512vnni(results[0], results[1], results[2], results[3], zero_point);
     _mm512_storeu_si512(to, _mm512_min_epi8(_mm512_max_epi8(bytes, least), greatest));
   }
   for (; count != 0; a += kLanes, b += kLanes, to += kLanes) {

@@ -5,6 +5,7 @@
 // is taken off again. Integers are exact, and the rest has XNNPACK's order, so the bits are the same.
 #include <immintrin.h>
 
+#include "lean/xnnpack/byte_packing_avx512vnni.h"
 #include "lean/xnnpack/byte_tile.h"
 
 #define ON(name) name##_on_avx512vnni
@@ -73,9 +74,6 @@ void start_on_avx512vnni(const ByteWork& work, Tile* tile) {
     tile->zero_points[row] = work.quantized[at * work.quantized_step].zero_point;
   }
 }
-
-// Where four vectors of results lie after they were packed, lane by lane.
-alignas(64) constexpr std::int32_t kOrder[kLanes] = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
 
 // Results of kSome rows, one row behind the other; of a panel's last columns, and of rows behind the last,
 // fewer are stored.
@@ -201,10 +199,7 @@ void panel_on_avx512vnni(const ByteWork& work, const Tile& tile, const std::uint
             _mm512_mul_ps(_mm512_cvtepi32_ps(sums[0][row][i % kVectors]), scales[i % kVectors]);
         return _mm512_cvtps_epi32(_mm512_min_ps(scaled, most));
       };
-      const __m512i low = _mm512_adds_epi16(_mm512_packs_epi32(rounded(0), rounded(1)), zero_point);
-      const __m512i high = _mm512_adds_epi16(_mm512_packs_epi32(rounded(2), rounded(3)), zero_point);
-      const __m512i packed =
-          _mm512_permutexvar_epi32(_mm512_load_si512(kOrder), _mm512_packs_epi16(low, high));
+      const __m512i packed = packed_on_avx512vnni(rounded(0), rounded(1), rounded(2), rounded(3), zero_point);
       store_rows_on_avx512vnni<kSome>(work, first, c, columns, _mm512_max_epi8(packed, least));
     }
     return;
